@@ -1,0 +1,2 @@
+// Package recovery opens a whole store directory: commit log, consume queues and checkpoint together.
+package recovery
