@@ -1,0 +1,36 @@
+//go:build invariants || race
+
+package mappedfile
+
+import "sync/atomic"
+
+const (
+	viewCopyMax = 64 << 10
+	viewJunk    = 0xDB
+)
+
+// viewCheck catches a second Release, and who reads small views after Release reads junk (under race: is reported).
+type viewCheck struct{ state *viewState }
+
+type viewState struct {
+	released atomic.Bool
+	copied   []byte
+}
+
+func newView(f *file, b []byte, off int64) View {
+	st := &viewState{}
+	if len(b) <= viewCopyMax {
+		st.copied = append(make([]byte, 0, len(b)), b...)
+		b = st.copied
+	}
+	return View{Bytes: b, Off: off, f: f, viewCheck: viewCheck{st}}
+}
+
+func (c viewCheck) checkReleased() {
+	if c.state.released.Swap(true) {
+		panic("mappedfile: view released twice")
+	}
+	for i := range c.state.copied {
+		c.state.copied[i] = viewJunk
+	}
+}
