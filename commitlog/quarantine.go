@@ -1,0 +1,87 @@
+package commitlog
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/mqstore/mqstore/commitlog/mappedfile"
+)
+
+// quarantine keeps b, which lies at physical offset off and is about to be cut, and returns the file that holds it, durably. A
+// file is named by offset and content (commitlog-<offset>-<CRC-32>.bin), so that doing it again after a crash neither loses nor
+// doubles anything, and other bytes of the same place go beside.
+func quarantine(o *Options, off int64, b []byte) (string, error) {
+	if err := o.FS.MkdirAll(o.QuarantineDir); err != nil {
+		return "", fmt.Errorf("keep what is cut at %d: nothing was cut: %w", off, err)
+	}
+	base := fmt.Sprintf("commitlog-%s-%08x", segmentName(off), crc32.ChecksumIEEE(b))
+	for n := 1; ; n++ {
+		name := base + ".bin"
+		if n > 1 {
+			name = fmt.Sprintf("%s-%d.bin", base, n)
+		}
+		path := filepath.Join(o.QuarantineDir, name)
+		info, err := o.FS.Stat(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			if err := o.FS.WriteFileDurable(path, b); err != nil {
+				return "", fmt.Errorf("keep what is cut at %d: nothing was cut: %w", off, err)
+			}
+			return path, nil
+		case err != nil:
+			return "", fmt.Errorf("keep what is cut at %d: nothing was cut: %w", off, err)
+		case info.Regular && info.Size == int64(len(b)):
+			return path, nil
+		}
+	}
+}
+
+// A truncation of durable records can not be told from damage when it is interrupted: a part is cut, whole records lie behind. So a
+// marker with its offset is there while it runs, and Open finishes what it finds.
+const markerName = "commitlog-truncate-to"
+
+func markerPath(o *Options) string { return filepath.Join(o.QuarantineDir, markerName) }
+
+// readMarker returns the offset of an interrupted truncation; -1 = there is none.
+func readMarker(o *Options) (int64, error) {
+	b, err := o.FS.ReadFile(markerPath(o))
+	if errors.Is(err, fs.ErrNotExist) {
+		return -1, nil
+	}
+	if err != nil {
+		return -1, fmt.Errorf("recover commit log: %w", err)
+	}
+	off, err := strconv.ParseInt(strings.TrimSuffix(string(b), "\n"), 10, 64)
+	if err != nil || off < 0 {
+		return -1, &mappedfile.CorruptError{Path: markerPath(o), Err: errors.New("it should hold the physical offset to which the log was being truncated: " +
+			"write that offset into it, or remove it if no truncation was under way")}
+	}
+	return off, nil
+}
+
+func writeMarker(o *Options, off int64) error {
+	err := o.FS.MkdirAll(o.QuarantineDir)
+	if err == nil {
+		err = o.FS.WriteFileDurable(markerPath(o), []byte(strconv.FormatInt(off, 10)+"\n"))
+	}
+	if err != nil {
+		return fmt.Errorf("announce truncation to %d: %w", off, err)
+	}
+	return nil
+}
+
+func removeMarker(o *Options) error {
+	err := o.FS.Remove(markerPath(o))
+	if err == nil {
+		err = o.FS.SyncDir(o.QuarantineDir)
+	}
+	if err != nil {
+		return fmt.Errorf("truncation is done, its marker is still there: %w", err)
+	}
+	return nil
+}
