@@ -1,0 +1,55 @@
+// Package store is a message store compatible with Apache RocketMQ's: the MessageStore interface, and DefaultMessageStore, which keeps the original's files byte for byte
+// (main line 4.9.8; records of 5.x are read, and written on request).
+//
+//	s, err := store.Open("/var/lib/broker/store", store.Options{})
+//	r, err := s.Put(ctx, &record.Message{Topic: "orders", Body: body})
+//	g, err := s.Get(ctx, store.GetRequest{Topic: "orders", Offset: 0})
+//	defer g.Release()
+//
+// # How a message travels
+//
+// Put appends it to the commit log, one sequence of files for all topics, where it has a physical offset: a byte position. A dispatcher reads the log and gives each message of a queue its unit in that queue,
+// where it has a queue offset: an ordinal. Get reads units and answers with views into the log. Everything but the log is derived from it, and built again from it when it is lost.
+//
+// # What an answer means
+//
+//	mode                     PutOK means                what a crash of the process loses   what a power failure loses
+//	AsyncFlush (default)     in the page cache          nothing                             up to FlushEvery (500 ms), and what the disk was behind
+//	SyncFlush                on disk                    nothing                             nothing
+//	SyncFlush, WAIT=false    in the page cache          nothing                             what was not flushed yet; it is not shown to consumers before
+//	FlushDiskTimeout         in the page cache          nothing                             perhaps this message
+//
+// WAIT=false is the message property of that name. Stats().FlushedPhyOffset says how far the log is on disk, WaitFlushed waits for it, Flush asks for it.
+// A message becomes visible to Get once it is dispatched, a moment after Put returns (WaitForMessages waits for it); in SyncFlush mode not before it is flushed, so that no consumer sees what a crash can take back
+// (Options.ReadUncommitted shows it at once, as the original does).
+//
+// A put that returns an error was not stored, or must not be relied on: the sentinels of this package say why, StatusName gives the broker's name. No queue offset is used up by a refusal.
+// A full disk refuses puts with ErrDiskFull and takes them again once there is room. A failed sync is final: the kernel may have dropped the pages, so puts are refused with ErrFlushFailed until the store is opened again; reads go on.
+//
+// # Opening
+//
+// Open takes the directory's lock, which is the original's, so that a broker and this package exclude each other. It finds the end of the log, keeps what it cuts in quarantine/, completes the queues, and says in Stats().Recovery what it did.
+// Damage of data that was durable is an error that names the place (*CorruptError). OpenReadOnly needs no lock and writes nothing: it looks at a live store, or at one of RocketMQ.
+// ReadProperties turns a broker's .properties file into Options.
+//
+// # Concurrency
+//
+// All methods may be called by any goroutine. Views (GetResult, QueryResult, CommitLogData) must be released; their bytes stay valid until then, even when their file is deleted or the store is closed meanwhile. A message belongs to Put until Put returns.
+//
+// # Differences from RocketMQ 4.9.8
+//
+//   - A message that does not fit into a segment is refused before anything is written; the original answers PUT_OK and loses it.
+//   - A topic of at most 127 characters but more than 127 bytes is refused (or written as v2); the original writes a corrupt record. A topic that cannot name a directory, and a negative queue id, are refused.
+//   - Batch items whose properties exceed 32,767 bytes together with the batch's are refused; the original writes a corrupt record.
+//   - In SyncFlush mode consumers see only what is flushed.
+//   - Queues that lost units are noticed at Open and rebuilt, after a clean exit too; offsets are never used twice.
+//   - Damage in the middle of the log refuses to open, unless OnDamage is DamageCut.
+//   - A queue whose messages have all expired is empty with min == max; the original answers MESSAGE_WAS_REMOVING for ever.
+//   - Unknown queues are not created by reads. Statuses are the same.
+//   - Lookup inside a record is ErrNotARecord; the original throws or returns garbage.
+//   - A failed sync is an error of that put and all later ones; the original goes on.
+//   - EarliestStoreTime of a queue is that of its first message held.
+//   - OffsetByTime finds a queue's file by message times; the original goes by the files' modification times.
+//   - An arrival is reported on a slave, too, as in 5.3.
+//   - Delayed messages (DELAY) and multi-dispatch writing are refused with ErrUnsupported: they come with the delivery service and the light queues. Stored ones are read.
+package store

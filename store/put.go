@@ -1,0 +1,312 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/mqstore/mqstore/commitlog"
+	"github.com/mqstore/mqstore/commitlog/mappedfile"
+	"github.com/mqstore/mqstore/commitlog/record"
+)
+
+// longestBusy: an append lock that seems held for longer than this says nothing (a stopped clock), as in the original.
+const longestBusy = 10_000_000 * time.Millisecond
+
+// maxPropertiesChars is the longest properties string in UTF-16 units (spec/dispatch-and-read.md 5.5, row 5).
+const maxPropertiesChars = 32767
+
+// Put stores m and answers when it is as safe as the store's mode promises. See Putter.
+func (s *DefaultMessageStore) Put(ctx context.Context, m *record.Message) (PutResult, error) {
+	s.gate.RLock()
+	defer s.gate.RUnlock()
+	r, err := s.append(ctx, m)
+	if err != nil {
+		s.counts.putFailures.Add(1)
+		return PutResult{}, err
+	}
+	if s.o.FlushMode == AsyncFlush || !waits(m.Properties) {
+		return r, nil
+	}
+	return s.awaitFlush(ctx, r)
+}
+
+// PutAsync appends m now, in this goroutine, and answers later. At most 65,536 puts wait for a flush at a time: beyond that PutAsync waits for one of them.
+func (s *DefaultMessageStore) PutAsync(m *record.Message) *Future {
+	s.gate.RLock()
+	defer s.gate.RUnlock()
+	r, err := s.append(context.Background(), m)
+	if err != nil {
+		s.counts.putFailures.Add(1)
+		return &Future{done: closedChan, err: err}
+	}
+	if s.o.FlushMode == AsyncFlush || !waits(m.Properties) {
+		return &Future{done: closedChan, res: r}
+	}
+	return s.futures.add(r, s.o.Now().Add(s.o.SyncFlushTimeout))
+}
+
+// PutBatch stores all of items or none. See BatchPutter.
+func (s *DefaultMessageStore) PutBatch(ctx context.Context, m *record.Message, items []record.BatchItem) (PutResult, error) {
+	s.gate.RLock()
+	defer s.gate.RUnlock()
+	r, err := s.appendBatch(ctx, m, items)
+	if err != nil {
+		s.counts.putFailures.Add(1)
+		return PutResult{}, err
+	}
+	if s.o.FlushMode == AsyncFlush || !waits(m.Properties) {
+		return r, nil
+	}
+	return s.awaitFlush(ctx, r)
+}
+
+// append checks m and puts it into the log, in the original's order (spec/dispatch-and-read.md 5.5).
+func (s *DefaultMessageStore) append(ctx context.Context, m *record.Message) (PutResult, error) {
+	if err := s.ready(ctx); err != nil {
+		return PutResult{}, err
+	}
+	if err := s.check(m); err != nil {
+		return PutResult{}, err
+	}
+	if len(m.Properties) > maxPropertiesChars && utf16Len(m.Properties) > maxPropertiesChars {
+		return PutResult{}, fmt.Errorf("%w: properties have %d characters, at most %d are allowed", ErrMessageIllegal, utf16Len(m.Properties), maxPropertiesChars)
+	}
+	if tx := m.SysFlag.Transaction(); (tx == record.TransactionNone || tx == record.TransactionCommit) && m.Topic != record.TopicSchedule && delayLevel(m.Properties) > 0 {
+		return PutResult{}, fmt.Errorf("%w: a delayed message (property DELAY): it needs the delivery service, which this version does not have", ErrUnsupported)
+	}
+	if s.o.MultiDispatch && len(m.Properties) > 0 {
+		if v, ok := m.Properties.View(record.PropertyMultiDispatch); ok && len(v) > 0 {
+			return PutResult{}, fmt.Errorf("%w: multi-dispatch into %s (property %s): this version reads such messages but does not write them", ErrUnsupported, v, record.PropertyMultiDispatch)
+		}
+	}
+	a, err := s.log.Append(m, s.counters.get(m.Topic, m.QueueID))
+	if err != nil {
+		return PutResult{}, s.appendFailed(m, err)
+	}
+	s.appended(a)
+	m.PhyOffset, m.QueueOffset, m.StoreTimestamp = a.PhyOffset, a.QueueOffset, a.StoreTimestamp
+	return PutResult{PhyOffset: a.PhyOffset, Size: a.Size, QueueOffset: a.QueueOffset, StoreTimestamp: a.StoreTimestamp, Messages: 1, StoreHost: m.StoreHost}, nil
+}
+
+func (s *DefaultMessageStore) appendBatch(ctx context.Context, m *record.Message, items []record.BatchItem) (PutResult, error) {
+	if err := s.ready(ctx); err != nil {
+		return PutResult{}, err
+	}
+	if err := s.check(m); err != nil {
+		return PutResult{}, err
+	}
+	if len(items) == 0 {
+		return PutResult{}, fmt.Errorf("%w: an empty batch", ErrMessageIllegal)
+	}
+	const itemHeader = 22 // sizes, magic, CRC, flag and lengths of an encoded item: spec/commitlog-format.md 1.11
+	body := 0
+	for _, it := range items {
+		body += itemHeader + len(it.Body) + len(it.Properties)
+	}
+	if body > s.o.MaxMessageSize {
+		return PutResult{}, fmt.Errorf("%w: the batch is %d bytes, at most %d are allowed", ErrMessageIllegal, body, s.o.MaxMessageSize)
+	}
+	if tx := m.SysFlag.Transaction(); tx != record.TransactionNone {
+		return PutResult{}, fmt.Errorf("%w: a batch cannot be part of a transaction (type %#x)", ErrMessageIllegal, uint8(tx))
+	}
+	if delayLevel(m.Properties) > 0 {
+		return PutResult{}, fmt.Errorf("%w: a batch cannot be delayed", ErrMessageIllegal)
+	}
+	if len(m.Properties) > maxPropertiesChars {
+		return PutResult{}, fmt.Errorf("%w: the batch's own properties are %d bytes, at most %d are allowed", ErrPropertiesTooLarge, len(m.Properties), maxPropertiesChars)
+	}
+	ms := make([]record.Message, len(items))
+	for i, it := range items {
+		ms[i] = *m
+		ms[i].Flag, ms[i].Body, ms[i].PreparedTransactionOffset = it.Flag, it.Body, 0
+		ms[i].Properties = joinProperties(it.Properties, m.Properties)
+		if s.o.MultiDispatch {
+			if v, ok := ms[i].Properties.View(record.PropertyMultiDispatch); ok && len(v) > 0 {
+				return PutResult{}, fmt.Errorf("%w: item %d: multi-dispatch (property %s): this version does not write it", ErrUnsupported, i, record.PropertyMultiDispatch)
+			}
+		}
+	}
+	a, err := s.log.AppendBatch(ms, s.counters.get(m.Topic, m.QueueID))
+	if err != nil {
+		return PutResult{}, s.appendFailed(m, err)
+	}
+	s.appended(a)
+	m.PhyOffset, m.QueueOffset, m.StoreTimestamp, m.SysFlag = a.PhyOffset, a.QueueOffset, a.StoreTimestamp, ms[0].SysFlag
+	r := PutResult{PhyOffset: a.PhyOffset, Size: a.Size, QueueOffset: a.QueueOffset, StoreTimestamp: a.StoreTimestamp, Messages: len(ms), StoreHost: m.StoreHost, Offsets: make([]int64, len(ms))}
+	at := a.PhyOffset
+	for i := range ms {
+		r.Offsets[i] = at
+		at += int64(ms[i].Size)
+	}
+	return r, nil
+}
+
+// joinProperties is an item's properties followed by the batch's, with one separator between two parts that are not empty.
+func joinProperties(item, batch record.Properties) record.Properties {
+	if len(batch) == 0 {
+		return item
+	}
+	if len(item) == 0 {
+		return batch
+	}
+	const separator = 0x02
+	p := make(record.Properties, 0, len(item)+1+len(batch))
+	p = append(p, item...)
+	if item[len(item)-1] != separator {
+		p = append(p, separator)
+	}
+	return append(p, batch...)
+}
+
+// ready is nil if a put may be tried at all: rows 1 to 4 of the table.
+func (s *DefaultMessageStore) ready(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := s.writable(); err != nil {
+		return err
+	}
+	if held := s.log.LockedFor(); held > s.o.PutBusyAfter && held < longestBusy {
+		return fmt.Errorf("%w: an append has held the log's lock for %v", ErrOSPageCacheBusy, held)
+	}
+	if end := s.rawEnd.Load(); end > s.dispatcher.Offset() {
+		return s.awaitRaw(ctx, end)
+	}
+	return nil
+}
+
+// check is what single messages and batches have in common of row 5.
+func (s *DefaultMessageStore) check(m *record.Message) error {
+	if m == nil {
+		return fmt.Errorf("%w: %w", ErrMessageIllegal, errNilMessage)
+	}
+	if m.QueueID < 0 {
+		return fmt.Errorf("%w: queue id %d is negative", ErrMessageIllegal, m.QueueID)
+	}
+	if m.Topic == "." || m.Topic == ".." || strings.IndexByte(m.Topic, '/') >= 0 || strings.IndexByte(m.Topic, 0) >= 0 {
+		return fmt.Errorf("%w: topic %q cannot be the name of a directory, as its queues need", ErrMessageIllegal, m.Topic)
+	}
+	return nil
+}
+
+// appended counts a success, and ends an episode of a full disk.
+func (s *DefaultMessageStore) appended(a commitlog.AppendResult) {
+	s.counts.puts.Add(int64(a.Messages))
+	s.counts.putBytes.Add(int64(a.Size))
+	if s.trouble.full.Load() != nil {
+		s.trouble.full.Store(nil)
+		s.o.Logger.Info("disk has room again", "dir", s.dir)
+	}
+}
+
+// appendFailed says what became of m.
+func (s *DefaultMessageStore) appendFailed(m *record.Message, err error) error {
+	if errors.Is(err, mappedfile.ErrDiskFull) {
+		err = fmt.Errorf("put to %s/%d: %w (free space, or delete expired segments; puts succeed again at once)", m.Topic, m.QueueID, refused(err))
+		s.diskFull(err)
+		return err
+	}
+	if flushErr := s.log.Err(); flushErr != nil {
+		s.flushFailed(flushErr)
+		return fmt.Errorf("%w: %w: %w", ErrServiceNotAvailable, ErrFlushFailed, flushErr)
+	}
+	return fmt.Errorf("put to %s/%d: %w", m.Topic, m.QueueID, refused(err))
+}
+
+// diskFull notes and reports a full disk once per episode.
+func (s *DefaultMessageStore) diskFull(err error) {
+	if s.trouble.full.Swap(&err) == nil {
+		s.o.Logger.Error("disk full", "dir", s.dir, "err", err)
+		s.o.Events.DiskFull(err)
+	}
+}
+
+// awaitFlush answers a put of a SyncFlush store.
+func (s *DefaultMessageStore) awaitFlush(ctx context.Context, r PutResult) (PutResult, error) {
+	end := r.PhyOffset + int64(r.Size)
+	if s.o.NoBackground { // nobody else will flush
+		if _, err := s.log.FlushStep(); err != nil {
+			return r, s.putFlushFailed(&r, err)
+		}
+		if s.log.FlushedPhyOffset() < end {
+			r.Status = FlushDiskTimeout
+		}
+		return r, nil
+	}
+	timed, cancel := context.WithTimeout(ctx, s.o.SyncFlushTimeout)
+	defer cancel()
+	err := s.log.WaitFlushed(timed, end)
+	switch {
+	case err == nil:
+		return r, nil
+	case ctx.Err() != nil:
+		r.Status = FlushDiskTimeout
+		return r, ctx.Err()
+	case errors.Is(err, context.DeadlineExceeded):
+		r.Status = FlushDiskTimeout
+		return r, nil
+	}
+	return r, s.putFlushFailed(&r, err)
+}
+
+func (s *DefaultMessageStore) putFlushFailed(r *PutResult, err error) error {
+	s.flushFailed(err)
+	s.counts.putFailures.Add(1)
+	r.Status = FlushDiskTimeout
+	return fmt.Errorf("%w, the message at %d may be lost: %w", ErrFlushFailed, r.PhyOffset, err)
+}
+
+// waits reports whether a put wants to wait for flush and slaves: property WAIT is absent or "true".
+func waits(p record.Properties) bool {
+	if len(p) == 0 {
+		return true
+	}
+	v, ok := p.View(record.PropertyWait)
+	return !ok || bytes.EqualFold(v, []byte("true"))
+}
+
+// delayLevel is the DELAY property as a number; 0 if absent or no number.
+func delayLevel(p record.Properties) int {
+	if !bytes.Contains(p, []byte(record.PropertyDelay)) {
+		return 0
+	}
+	v, ok := p.View(record.PropertyDelay)
+	if !ok {
+		return 0
+	}
+	n, sign := 0, 1
+	if len(v) > 1 && (v[0] == '-' || v[0] == '+') {
+		if v[0] == '-' {
+			sign = -1
+		}
+		v = v[1:]
+	}
+	if len(v) > 10 {
+		return 0
+	}
+	for _, c := range v {
+		if c < '0' || c > '9' {
+			return 0
+		}
+		n = n*10 + int(c-'0')
+	}
+	return n * sign
+}
+
+// utf16Len counts UTF-16 units, as the original's String.length.
+func utf16Len(b []byte) (n int) {
+	for len(b) > 0 {
+		r, size := utf8.DecodeRune(b)
+		b = b[size:]
+		n++
+		if r > 0xFFFF {
+			n++
+		}
+	}
+	return n
+}

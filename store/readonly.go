@@ -1,0 +1,78 @@
+package store
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/mqstore/mqstore/commitlog/record"
+)
+
+// ReadOnlyStore looks at a store directory without its lock and without writing a byte. It sees what was there when it was opened.
+type ReadOnlyStore struct {
+	reader
+	dir      string
+	report   RecoveryReport
+	warnings []string
+}
+
+var _ interface {
+	Getter
+	Looker
+	Querier
+	OffsetReader
+} = (*ReadOnlyStore)(nil)
+
+// OpenReadOnly opens dir for looking: a closed store, one that another process has open, or one of RocketMQ (4.x or 5.x; batch queues, epochs and RocksDB queues are named in Warnings and not read).
+// The ends of log and queues are computed in memory; queues that lack units stay as they are, see Warnings. Options that are about writing have no effect.
+func OpenReadOnly(dir string, o Options) (*ReadOnlyStore, error) {
+	delay, err := o.fill(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkDirectory(o.FS, dir, o.CommitLogDir, true); err != nil {
+		return nil, err
+	}
+	return openReadOnly(dir, o, delay)
+}
+
+func openReadOnly(dir string, o Options, delay record.DelayTable) (*ReadOnlyStore, error) {
+	begin := time.Now()
+	opened, warnings, err := recoverDirectory(dir, &o, delay, true)
+	if err != nil {
+		return nil, fmt.Errorf("open %s read-only: %w", dir, fromBelow(err))
+	}
+	return &ReadOnlyStore{
+		reader:   reader{o: o, log: opened.Log, queues: opened.Queues},
+		dir:      dir,
+		report:   reportOf(opened.Report, time.Since(begin)),
+		warnings: warnings,
+	}, nil
+}
+
+// Recovery is what an Open for writing would start from. Clean says whether the last exit was.
+func (s *ReadOnlyStore) Recovery() RecoveryReport { return s.report }
+
+// Warnings says what was not read, and what an Open for writing would mend.
+func (s *ReadOnlyStore) Warnings() []string { return s.warnings }
+
+// Stats is what can be said without the store's process. Writable is false.
+func (s *ReadOnlyStore) Stats() Stats {
+	st := s.reader.stats(s.dir)
+	st.FlushedPhyOffset, st.DispatchedPhyOffset, st.VisibleEnd = st.MaxPhyOffset, st.MaxPhyOffset, st.MaxPhyOffset
+	st.ConfirmPhyOffset = st.MaxPhyOffset
+	st.NotWritableReason = ErrReadOnly.Error()
+	st.Recovery, st.Warnings = s.report, s.warnings
+	return st
+}
+
+// Close gives the files back. Views that are still held stay valid until they are released.
+func (s *ReadOnlyStore) Close() error {
+	if s.readClosed.Swap(true) {
+		return ErrClosed
+	}
+	err := s.queues.Close()
+	if lerr := s.log.Close(); err == nil {
+		err = lerr
+	}
+	return err
+}

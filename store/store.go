@@ -1,0 +1,439 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mqstore/mqstore/checkpoint"
+	"github.com/mqstore/mqstore/commitlog"
+	"github.com/mqstore/mqstore/commitlog/record"
+	"github.com/mqstore/mqstore/consumequeue"
+	"github.com/mqstore/mqstore/dispatch"
+	"github.com/mqstore/mqstore/store/internal/recovery"
+)
+
+// DefaultMessageStore is a MessageStore over one directory. See the package's contract. It is made by Open and must be closed.
+//
+// Lock order: gate, then dispatching.mu; neither is held while a callback of the caller runs, except gate during PutAsync's and Put's own work.
+type DefaultMessageStore struct {
+	reader
+	dir  string
+	lock io.Closer
+
+	// gate is held for reading by each put from its checks to its answer, for writing by Close.
+	gate    sync.RWMutex
+	closing atomic.Bool
+
+	counters    *counters
+	dispatcher  *dispatch.Dispatcher
+	cursor      *commitlog.Cursor
+	dispatching progress
+	rawEnd      atomic.Int64 // raw bytes were appended up to here
+	trouble     trouble
+	futures     futures
+	arrivals    arrivals
+	retainMu    sync.Mutex // one DeleteExpired at a time
+	checkMu     sync.Mutex // one CheckpointStep at a time
+	page        checkpoint.Page
+	report      RecoveryReport
+	warnings    []string
+
+	counts struct {
+		puts, putFailures, putBytes atomic.Int64
+	}
+	background struct {
+		stop context.CancelFunc
+		sync.WaitGroup
+	}
+}
+
+// Open opens the store in dir, and creates it if dir is missing or empty. It recovers what an unclean exit left behind: on return everything in the log can be read.
+//
+// Errors (errors.Is): ErrLocked (the message names the holder), ErrCorrupt (*CorruptError has the place; nothing was changed), ErrNotAStore, ErrUnsupported (a directory of a kind that this version must not write), ErrDiskFull, fs.ErrPermission.
+func Open(dir string, o Options) (_ *DefaultMessageStore, err error) {
+	delay, err := o.fill(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkDirectory(o.FS, dir, o.CommitLogDir, false); err != nil {
+		return nil, err
+	}
+	if err := o.FS.MkdirAll(dir); err != nil {
+		return nil, fmt.Errorf("open store: create %s: %w", dir, fromBelow(err))
+	}
+	lock, err := checkpoint.Lock(o.FS, dir)
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", dir, fromBelow(err))
+	}
+	s := &DefaultMessageStore{dir: dir, lock: lock}
+	defer func() {
+		if err != nil {
+			s.abandon()
+		}
+	}()
+	begin := time.Now()
+	opened, warnings, err := recoverDirectory(dir, &o, delay, false)
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", dir, fromBelow(err))
+	}
+	s.reader = reader{o: o, log: opened.Log, queues: opened.Queues}
+	s.page, s.warnings = opened.Page, warnings
+	s.report = reportOf(opened.Report, time.Since(begin))
+	for _, w := range warnings {
+		o.Logger.Warn(w, "dir", dir)
+	}
+	s.counters = newCounters(func(k queueKey) int64 {
+		next := opened.NextOffsets[recovery.QueueKey{Topic: k.topic, QueueID: k.queueID}]
+		if q := s.queues.Queue(k.topic, k.queueID); q != nil {
+			next = max(next, q.MaxOffset())
+		}
+		return next
+	})
+	if err := checkpoint.CreateAbort(o.FS, dir); err != nil {
+		return nil, fmt.Errorf("open store %s: mark it as in use: %w", dir, fromBelow(err))
+	}
+	if err := s.startDispatch(opened); err != nil {
+		return nil, fmt.Errorf("open store %s: %w", dir, fromBelow(err))
+	}
+	s.announceRecovery(opened.Report)
+	s.futures.init(s)
+	if !o.NoBackground {
+		ctx, stop := context.WithCancel(context.Background())
+		s.background.stop = stop
+		s.background.Go(func() { s.runDispatch(ctx) })
+		s.background.Go(func() { s.runFlush(ctx) })
+		s.background.Go(func() { s.futures.run(ctx) })
+	}
+	return s, nil
+}
+
+// recoverDirectory opens log and queues of a directory that is locked, or only looked at.
+func recoverDirectory(dir string, o *Options, delay record.DelayTable, readOnly bool) (*recovery.Opened, []string, error) {
+	var warnings []string
+	segmentSize, queueFileSize := o.SegmentSize, o.QueueFileSize
+	if o.SizesFromFiles {
+		var err error
+		if segmentSize, queueFileSize, warnings, err = sizesOfFiles(o.FS, dir, o.CommitLogDir, segmentSize, queueFileSize); err != nil {
+			return nil, nil, err
+		}
+	}
+	more, err := foreignFormats(o.FS, dir, readOnly)
+	if err != nil {
+		return nil, nil, err
+	}
+	warnings = append(warnings, more...)
+	flush := commitlog.AsyncFlush
+	if o.FlushMode == SyncFlush {
+		flush = commitlog.SyncFlush
+	}
+	damage := commitlog.DamageRefuse
+	if o.OnDamage == DamageCut {
+		damage = commitlog.DamageCut
+	}
+	opened, err := recovery.Open(recovery.Options{
+		FS:           o.FS,
+		Root:         dir,
+		CommitLogDir: o.CommitLogDir,
+		CommitLog: commitlog.Options{
+			QuarantineDir: filepath.Join(dir, "quarantine"),
+			SegmentSize:   segmentSize,
+			FlushMode:     flush,
+			FlushEvery:    o.FlushEvery,
+			Limits:        record.Limits{MaxMessageSize: o.MaxMessageSize, AllowV2: o.AllowV2},
+			Delay:         delay,
+			OnDamage:      damage,
+			Now:           o.Now,
+			NoBackground:  o.NoBackground,
+		},
+		Queues: consumequeue.Options{
+			Dir:          filepath.Join(dir, "consumequeue"),
+			ExtDir:       filepath.Join(dir, "consumequeue_ext"),
+			FileSize:     queueFileSize,
+			NoBackground: o.NoBackground,
+		},
+		SkipQueueCheck: o.SkipQueueCheck,
+		ReadOnly:       readOnly,
+		IgnoreSummary:  o.IgnoreSummary,
+		Progress:       o.Progress,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return opened, append(warnings, warningsOf(opened.Report)...), nil
+}
+
+// abandon undoes what a failing Open has done so far.
+func (s *DefaultMessageStore) abandon() {
+	if s.cursor != nil {
+		s.cursor.Close()
+	}
+	if s.queues != nil {
+		s.queues.Close()
+	}
+	if s.log != nil {
+		s.log.Close()
+	}
+	s.lock.Close()
+}
+
+func reportOf(r recovery.Report, took time.Duration) RecoveryReport {
+	return RecoveryReport{
+		Clean: r.Clean, Start: r.Start, End: r.End, ScannedRecords: r.ScannedRecords, DroppedBytes: r.DroppedBytes,
+		RebuiltUnits: r.RebuiltUnits, RebuiltQueues: r.RebuiltQueues, Quarantine: r.Quarantine, Took: took,
+	}
+}
+
+func warningsOf(r recovery.Report) (w []string) {
+	if r.DroppedBytes > 0 {
+		w = append(w, fmt.Sprintf("the log's last %d bytes were no whole records and were cut at %d (%v); they are kept in %v", r.DroppedBytes, r.End, r.DroppedReason, r.Quarantine))
+	}
+	if len(r.RebuiltQueues) > 0 {
+		w = append(w, fmt.Sprintf("%d units of lost or damaged queues were rebuilt from the log: %v", r.RebuiltUnits, r.RebuiltQueues))
+	}
+	if len(r.LackingQueues) > 0 {
+		w = append(w, fmt.Sprintf("queues that lack units of the log, which Open would rebuild: %v", r.LackingQueues))
+	}
+	if len(r.ReusedOffsets) > 0 {
+		w = append(w, fmt.Sprintf("the log holds a queue offset more than once in these queues: %v", r.ReusedOffsets))
+	}
+	if len(r.LogGaps) > 0 {
+		w = append(w, fmt.Sprintf("the log lacks messages of these queues: %v", r.LogGaps))
+	}
+	return w
+}
+
+func (s *DefaultMessageStore) announceRecovery(r recovery.Report) {
+	s.o.Logger.Info("store open", "dir", s.dir, "clean", r.Clean, "minPhyOffset", s.log.MinPhyOffset(), "maxPhyOffset", s.log.MaxPhyOffset(), "scanned", r.ScannedRecords, "rebuiltUnits", r.RebuiltUnits, "took", s.report.Took)
+	for k := range s.rebuilt(r) {
+		units := int64(0)
+		if q := s.queues.Queue(k.topic, k.queueID); q != nil {
+			units = q.MaxOffset() - q.MinOffset()
+		}
+		s.o.Events.QueueRebuilt(k.topic, k.queueID, units)
+	}
+	s.o.Events.Recovered(s.report)
+}
+
+// trouble is what keeps the store from being written, or dispatch from going on. The zero value is none.
+type trouble struct {
+	sync.Mutex
+	final    atomic.Pointer[error] // until the store is opened again
+	dispatch atomic.Pointer[error] // until dispatch makes progress
+	full     atomic.Pointer[error] // until an append succeeds
+}
+
+// fail makes err the reason why the store is not writable until it is reopened. Only the first one counts; it reports whether err was that.
+func (t *trouble) fail(err error) bool { return t.final.CompareAndSwap(nil, &err) }
+
+// flushFailed notes a failed sync, once.
+func (s *DefaultMessageStore) flushFailed(err error) {
+	err = fmt.Errorf("%w, the store takes no more puts until it is opened again: %w", ErrFlushFailed, err)
+	if s.trouble.fail(err) {
+		s.o.Logger.Error("flush failed", "dir", s.dir, "err", err)
+		s.o.Events.FlushFailed(err)
+	}
+}
+
+// writable is nil if puts may go on.
+func (s *DefaultMessageStore) writable() error {
+	if s.closing.Load() {
+		return fmt.Errorf("%w: %w", ErrServiceNotAvailable, ErrClosed)
+	}
+	if s.o.Role == Slave {
+		return fmt.Errorf("%w: this store is a slave: put to its master", ErrServiceNotAvailable)
+	}
+	return s.healthy()
+}
+
+// healthy is nil if the log may be written at all.
+func (s *DefaultMessageStore) healthy() error {
+	if p := s.trouble.final.Load(); p != nil {
+		return fmt.Errorf("%w: %w", ErrServiceNotAvailable, *p)
+	}
+	if err := s.log.Err(); err != nil {
+		s.flushFailed(err)
+		return fmt.Errorf("%w: %w: %w", ErrServiceNotAvailable, ErrFlushFailed, err)
+	}
+	if p := s.trouble.dispatch.Load(); p != nil && errors.Is(*p, ErrDiskFull) {
+		s.arrivals.poke()
+		return fmt.Errorf("queues cannot grow: %w", *p)
+	}
+	return nil
+}
+
+// runFlush flushes queues and writes checkpoints, and notices a failed flush of the log's own goroutine.
+func (s *DefaultMessageStore) runFlush(ctx context.Context) {
+	queues := time.NewTicker(s.o.QueueFlushEvery)
+	defer queues.Stop()
+	check := time.NewTicker(s.o.CheckpointEvery)
+	defer check.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return
+		case <-queues.C:
+			if err = s.log.Err(); err == nil {
+				err = s.flushQueues()
+			}
+		case <-check.C:
+			err = s.CheckpointStep()
+		}
+		if err != nil {
+			s.flushFailed(err)
+			return
+		}
+	}
+}
+
+func (s *DefaultMessageStore) flushQueues() error {
+	s.checkMu.Lock()
+	defer s.checkMu.Unlock()
+	return s.queues.Flush()
+}
+
+// FlushStep flushes log and queues once and completes the futures that waited for it. It is for stores without background goroutines; in others it is Flush.
+func (s *DefaultMessageStore) FlushStep() (flushed int64, err error) {
+	flushed, err = s.log.FlushStep()
+	if err != nil {
+		s.flushFailed(err)
+	}
+	s.futures.step(s.o.Now())
+	if err == nil {
+		if err = s.flushQueues(); err != nil {
+			s.flushFailed(err)
+		}
+	}
+	return flushed, fromBelow(err)
+}
+
+// Flush makes everything appended so far durable, log and queues, and returns how far the log is on disk. An error is final (ErrFlushFailed).
+func (s *DefaultMessageStore) Flush() (flushed int64, err error) {
+	if s.closing.Load() {
+		return s.log.FlushedPhyOffset(), ErrClosed
+	}
+	flushed, err = s.log.Flush()
+	if err == nil {
+		err = s.flushQueues()
+	}
+	if err != nil {
+		s.flushFailed(err)
+		return flushed, fmt.Errorf("%w: %w", ErrFlushFailed, err)
+	}
+	s.futures.step(s.o.Now())
+	return flushed, nil
+}
+
+// WaitFlushed waits until the log is on disk up to phyOffset: PutResult.PhyOffset + Size for one message. It returns ErrFlushFailed, ErrClosed or ctx's error.
+func (s *DefaultMessageStore) WaitFlushed(ctx context.Context, phyOffset int64) error {
+	err := s.log.WaitFlushed(ctx, phyOffset)
+	if err == nil || ctx.Err() != nil || errors.Is(err, commitlog.ErrClosed) {
+		return fromBelow(err)
+	}
+	s.flushFailed(err)
+	return fmt.Errorf("%w: %w", ErrFlushFailed, err)
+}
+
+// CheckpointStep makes log and queues durable, in this order, and then says so in the checkpoint page and the summary: what it writes is true at any later crash.
+func (s *DefaultMessageStore) CheckpointStep() error { return s.checkpoint(false) }
+
+func (s *DefaultMessageStore) checkpoint(clean bool) error {
+	s.checkMu.Lock()
+	defer s.checkMu.Unlock()
+	at := s.dispatching.snapshot(s.queues)
+	if _, err := s.log.Flush(); err != nil {
+		return err
+	}
+	if err := s.queues.Flush(); err != nil {
+		return err
+	}
+	page := s.page
+	page.PhysicMsgTimestamp = max(page.PhysicMsgTimestamp, s.log.LastStoreTimestamp())
+	page.LogicsMsgTimestamp = max(page.LogicsMsgTimestamp, at.last.StoreTimestamp)
+	if err := checkpoint.Write(s.o.FS, filepath.Join(s.dir, "checkpoint"), page); err != nil {
+		return fmt.Errorf("write checkpoint: %w", err)
+	}
+	s.page = page
+	err := checkpoint.WriteSummary(s.o.FS, s.dir, at.summary(max(s.log.MinPhyOffset(), 0), clean))
+	if err != nil {
+		return fmt.Errorf("write summary: %w", err)
+	}
+	return nil
+}
+
+// Close refuses new puts, waits for those under way, makes everything durable, finishes dispatch and leaves the directory as after a clean exit: with a summary and without the abort file,
+// unless something could not be finished, which it returns. Views that are still held stay valid until they are released. A second call returns ErrClosed.
+func (s *DefaultMessageStore) Close() error {
+	if s.closing.Swap(true) {
+		return ErrClosed
+	}
+	// Puts under way hold the gate until they are answered; one flush is all that they can be waiting for.
+	s.log.Flush()
+	s.futures.step(s.o.Now())
+	s.gate.Lock()
+	defer s.gate.Unlock()
+
+	var errs []error
+	flushed, err := s.log.Flush()
+	if err != nil {
+		s.flushFailed(err)
+		errs = append(errs, fmt.Errorf("%w: %w", ErrFlushFailed, err))
+	}
+	s.futures.finish()
+	s.arrivals.close()
+	if s.background.stop != nil {
+		s.background.stop()
+		s.background.Wait()
+	}
+	clean := err == nil
+	if clean {
+		if err := s.dispatchRest(); err != nil {
+			clean = false
+			errs = append(errs, fmt.Errorf("finish dispatch: %w", fromBelow(err)))
+		}
+		if s.trouble.final.Load() != nil || s.dispatcher.Offset() < flushed {
+			clean = false
+		}
+		if err := s.checkpoint(clean); err != nil {
+			clean = false
+			s.flushFailed(err)
+			errs = append(errs, fmt.Errorf("%w: %w", ErrFlushFailed, err))
+		}
+	}
+	s.readClosed.Store(true)
+	s.cursor.Close()
+	if err := s.queues.Close(); err != nil {
+		clean = false
+		errs = append(errs, err)
+	}
+	if err := s.log.Close(); err != nil && flushedErr(errs) == nil {
+		clean = false
+		errs = append(errs, err)
+	}
+	if clean {
+		if err := checkpoint.RemoveAbort(s.o.FS, s.dir); err != nil {
+			errs = append(errs, fmt.Errorf("remove abort file: %w", err))
+		}
+	}
+	if err := s.lock.Close(); err != nil {
+		errs = append(errs, fmt.Errorf("release lock: %w", err))
+	}
+	err = errors.Join(errs...)
+	s.o.Logger.Info("store closed", "dir", s.dir, "clean", clean, "flushed", flushed, "err", err)
+	return err
+}
+
+func flushedErr(errs []error) error {
+	for _, err := range errs {
+		if errors.Is(err, ErrFlushFailed) {
+			return err
+		}
+	}
+	return nil
+}

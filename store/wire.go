@@ -1,0 +1,368 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/mqstore/mqstore/checkpoint"
+	"github.com/mqstore/mqstore/commitlog"
+	"github.com/mqstore/mqstore/commitlog/mappedfile"
+	"github.com/mqstore/mqstore/commitlog/record"
+	"github.com/mqstore/mqstore/consumequeue"
+	"github.com/mqstore/mqstore/dispatch"
+	"github.com/mqstore/mqstore/store/internal/recovery"
+)
+
+// visibleLog is the log as the dispatcher may see it.
+type visibleLog struct {
+	*commitlog.Cursor
+	log  *commitlog.Log
+	sync bool // only what is flushed
+}
+
+func (l visibleLog) NotYet(err error) bool { return errors.Is(err, commitlog.ErrNotYet) }
+
+func (l visibleLog) VisibleEnd() int64 {
+	if l.sync {
+		return min(l.log.MaxPhyOffset(), l.log.FlushedPhyOffset())
+	}
+	return l.log.MaxPhyOffset()
+}
+
+func (l visibleLog) VisiblePast(past int64) <-chan struct{} {
+	if l.sync {
+		return l.log.FlushedPast(past)
+	}
+	return l.log.Grown(past)
+}
+
+// VisibleEnd is the physical offset up to which consumers may see messages: the log's end, in SyncFlush mode what is flushed (unless Options.ReadUncommitted).
+func (s *DefaultMessageStore) VisibleEnd() int64 { return s.visible().VisibleEnd() }
+
+func (s *DefaultMessageStore) visible() visibleLog {
+	return visibleLog{s.cursor, s.log, s.o.FlushMode == SyncFlush && !s.o.ReadUncommitted}
+}
+
+// progress is the last record whose unit is in its queue. mu makes it agree with the queues' ends.
+type progress struct {
+	mu struct {
+		sync.Mutex
+		last record.Meta // without views; Size 0 = none
+		end  int64       // queues hold every record that starts below
+	}
+}
+
+type progressAt struct {
+	last   record.Meta
+	end    int64
+	queues []consumequeue.Known
+}
+
+func (p *progress) snapshot(queues *consumequeue.Set) progressAt {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return progressAt{p.mu.last, p.mu.end, queues.Snapshot()}
+}
+
+func (at progressAt) summary(minPhyOffset int64, clean bool) *checkpoint.Summary {
+	s := &checkpoint.Summary{Clean: clean, MinPhyOffset: minPhyOffset, EndPhyOffset: at.end, LastPhyOffset: -1}
+	if at.last.Size > 0 {
+		s.LastPhyOffset, s.LastSize, s.LastStoreTime, s.LastBodyCRC = at.last.PhyOffset, at.last.Size, at.last.StoreTimestamp, at.last.BodyCRC
+	}
+	s.Queues = make([]checkpoint.QueueBounds, len(at.queues))
+	for i, k := range at.queues {
+		s.Queues[i] = checkpoint.QueueBounds{Topic: k.Topic, QueueID: k.QueueID, Min: k.Min, Max: k.Max, LastPhy: k.LastPhy}
+	}
+	return s
+}
+
+// startDispatch builds the dispatcher and dispatches what recovery left to the sinks.
+func (s *DefaultMessageStore) startDispatch(opened *recovery.Opened) error {
+	s.arrivals.init()
+	s.dispatching.mu.end = opened.Dispatched
+	if err := s.findLast(opened.Dispatched); err != nil {
+		return err
+	}
+	from := opened.Dispatched
+	if len(s.o.Sinks) > 0 || s.o.Arrival != nil {
+		from = opened.DispatchFrom
+	}
+	s.cursor = s.log.NewCursor(from)
+	sinks := make([]dispatch.Sink, 0, len(s.o.Sinks)+1)
+	for _, sink := range s.o.Sinks {
+		sinks = append(sinks, sink)
+	}
+	s.dispatcher = dispatch.New(s.visible(), append(sinks, dispatch.SinkFunc(s.dispatchRecord))...)
+	if err := s.dispatchRest(); err != nil {
+		// Not a reason to stay closed: what is dispatched can be read, and dispatch is tried again. But offsets of what is not must be known.
+		s.dispatchFailed(err)
+		return s.raiseCounters()
+	}
+	return nil
+}
+
+// findLast looks for the last record that starts below end: what a summary names.
+func (s *DefaultMessageStore) findLast(end int64) error {
+	from := s.log.MinPhyOffset()
+	if from < 0 {
+		return nil
+	}
+	for _, k := range s.queues.Snapshot() {
+		if k.LastPhy < end {
+			from = max(from, k.LastPhy)
+		}
+	}
+	c := s.log.NewCursor(from)
+	defer c.Close()
+	var m record.Meta
+	for c.Offset() < end {
+		err := c.Next(&m, end)
+		if errors.Is(err, commitlog.ErrNotYet) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		s.dispatching.mu.last = withoutViews(&m)
+	}
+	return nil
+}
+
+// raiseCounters makes sure that no offset of a record that is not dispatched yet is given again.
+func (s *DefaultMessageStore) raiseCounters() error {
+	c := s.log.NewCursor(s.dispatcher.Offset())
+	defer c.Close()
+	var m record.Meta
+	for {
+		err := c.Next(&m, math.MaxInt64)
+		if errors.Is(err, commitlog.ErrNotYet) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		s.raiseCounter(&m)
+	}
+}
+
+func (s *DefaultMessageStore) raiseCounter(m *record.Meta) {
+	if !m.HasUnit() {
+		return
+	}
+	if c := s.counters.get(m.Topic, m.QueueID); c.Next() <= m.QueueOffset {
+		c.Set(m.QueueOffset + 1)
+	}
+}
+
+func withoutViews(m *record.Meta) record.Meta {
+	last := *m
+	last.Properties, last.Bitmap = nil, nil
+	return last
+}
+
+// dispatchRecord is the dispatcher's last sink, behind the caller's: the queue, then whoever waits.
+func (s *DefaultMessageStore) dispatchRecord(m *record.Meta) error {
+	switch err := s.dispatchUnit(m); {
+	case errors.Is(err, consumequeue.ErrName): // from a master without our checks: it has no queue, now or ever
+		s.o.Logger.Warn("record without a queue", "dir", s.dir, "err", err)
+		s.o.Events.DispatchFailed(err)
+	case err != nil:
+		return err
+	}
+	if s.o.Role == Slave || m.PhyOffset < s.rawEnd.Load() {
+		s.raiseCounter(m)
+	}
+	if s.trouble.dispatch.Load() != nil {
+		s.trouble.dispatch.Store(nil)
+		s.o.Logger.Info("dispatch goes on", "dir", s.dir, "phyOffset", m.PhyOffset)
+	}
+	s.arrivals.notify(m.Topic, m.QueueID)
+	if s.o.Arrival != nil {
+		s.o.Arrival(Arrival{Topic: m.Topic, QueueID: m.QueueID, NextOffset: m.QueueOffset + 1, TagsCode: m.TagsCode, StoreTimestamp: m.StoreTimestamp, Properties: m.Properties})
+	}
+	return nil
+}
+
+func (s *DefaultMessageStore) dispatchUnit(m *record.Meta) error {
+	s.dispatching.mu.Lock()
+	defer s.dispatching.mu.Unlock()
+	if err := s.queues.Dispatch(m); err != nil {
+		return err
+	}
+	if end := m.PhyOffset + int64(m.Size); end > s.dispatching.mu.end || s.dispatching.mu.last.Size == 0 {
+		s.dispatching.mu.end = max(end, s.dispatching.mu.end)
+		s.dispatching.mu.last = withoutViews(m)
+	}
+	return nil
+}
+
+// DispatchStep dispatches at most max records and returns how many; 0 and nil when there is nothing more yet. It is for stores without background goroutines.
+func (s *DefaultMessageStore) DispatchStep(max int) (n int, err error) {
+	if s.closing.Load() {
+		return 0, ErrClosed
+	}
+	n, err = s.dispatcher.Step(max)
+	if err != nil {
+		err = s.dispatchFailed(err)
+	}
+	return n, err
+}
+
+// dispatchRest dispatches all that is visible.
+func (s *DefaultMessageStore) dispatchRest() error {
+	for {
+		n, err := s.dispatcher.Step(1024)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return nil
+		}
+	}
+}
+
+const (
+	dispatchRetryMin = 10 * time.Millisecond
+	dispatchRetryMax = time.Second
+)
+
+// runDispatch dispatches until ctx is done, or damage or a hole ends it. Whatever else holds it up is tried again.
+func (s *DefaultMessageStore) runDispatch(ctx context.Context) {
+	wait := dispatchRetryMin
+	for {
+		before := s.dispatcher.Offset()
+		err := s.dispatcher.Run(ctx)
+		if ctx.Err() != nil || err == nil {
+			return
+		}
+		s.dispatchFailed(err)
+		if !passing(err) {
+			return
+		}
+		if s.dispatcher.Offset() > before {
+			wait = dispatchRetryMin
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-s.arrivals.poked:
+			timer.Stop()
+		case <-timer.C:
+		}
+		wait = min(2*wait, dispatchRetryMax)
+	}
+}
+
+// passing reports whether what held dispatch up can go away while the store is open.
+func passing(err error) bool {
+	return !errors.Is(err, mappedfile.ErrCorrupt) && !errors.Is(err, consumequeue.ErrGap) && !errors.Is(err, commitlog.ErrClosed)
+}
+
+// dispatchFailed notes and reports why dispatch stands still, once per reason.
+func (s *DefaultMessageStore) dispatchFailed(err error) error {
+	err = fmt.Errorf("dispatch stands at %d: %w", s.dispatcher.Offset(), fromBelow(err))
+	if !passing(err) || errors.Is(err, ErrCorrupt) {
+		if s.trouble.fail(err) {
+			s.o.Logger.Error("dispatch stopped", "dir", s.dir, "err", err)
+			s.o.Events.Damage(err)
+		}
+		return err
+	}
+	before := s.trouble.dispatch.Swap(&err)
+	if before != nil && (*before).Error() == err.Error() {
+		return err
+	}
+	s.o.Logger.Warn("dispatch held up", "dir", s.dir, "err", err)
+	if errors.Is(err, ErrDiskFull) {
+		if before == nil {
+			s.o.Events.DiskFull(err)
+		}
+		return err
+	}
+	s.o.Events.DispatchFailed(err)
+	return err
+}
+
+// AppendToCommitLog appends bytes of a master's log, which must start at MaxPhyOffset (*OffsetMismatchError otherwise; an empty log begins there) and not cross a segment's end. It is a slave's way in and wakes the same dispatcher as puts do.
+// The bytes may end inside a record: the rest comes with the next call. On a master, puts wait until what was appended so is dispatched.
+func (s *DefaultMessageStore) AppendToCommitLog(phyOffset int64, p []byte) error {
+	s.gate.RLock()
+	defer s.gate.RUnlock()
+	if s.closing.Load() {
+		return ErrClosed
+	}
+	if err := s.healthy(); err != nil {
+		return err
+	}
+	if err := s.log.AppendRaw(phyOffset, p); err != nil {
+		if errors.Is(err, mappedfile.ErrDiskFull) {
+			err = refused(err)
+			s.diskFull(err)
+			return err
+		}
+		return refused(err)
+	}
+	if s.trouble.full.Load() != nil {
+		s.trouble.full.Store(nil)
+	}
+	s.rawEnd.Store(phyOffset + int64(len(p)))
+	return nil
+}
+
+// awaitRaw holds a put back until the raw bytes before it are dispatched, since they may have used offsets of its queue.
+func (s *DefaultMessageStore) awaitRaw(ctx context.Context, end int64) error {
+	if s.o.NoBackground {
+		if err := s.dispatchRest(); err != nil {
+			return s.dispatchFailed(err)
+		}
+		if s.dispatcher.Offset() >= end {
+			return nil
+		}
+		return fmt.Errorf("%w: the raw bytes before %d are not dispatched yet (flush them, or append the rest of their last record)", ErrServiceNotAvailable, end)
+	}
+	timer := time.NewTimer(s.o.SyncFlushTimeout)
+	defer timer.Stop()
+	select {
+	case <-s.dispatcher.Past(end):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return fmt.Errorf("%w: the raw bytes before %d are not dispatched yet; do they end inside a record?", ErrServiceNotAvailable, end)
+	}
+}
+
+// FlushedPhyOffset is how far the log is on disk.
+func (s *DefaultMessageStore) FlushedPhyOffset() int64 { return s.log.FlushedPhyOffset() }
+
+// DispatchedPhyOffset is how far the log is dispatched.
+func (s *DefaultMessageStore) DispatchedPhyOffset() int64 { return s.dispatcher.Offset() }
+
+// Grown is closed once MaxPhyOffset is beyond past.
+func (s *DefaultMessageStore) Grown(past int64) <-chan struct{} { return s.log.Grown(past) }
+
+// rebuilt yields the queues that recovery rebuilt.
+func (s *DefaultMessageStore) rebuilt(r recovery.Report) map[queueKey]bool {
+	all := make(map[queueKey]bool)
+	for q := range s.queues.All() {
+		all[queueKey{q.Topic(), q.ID()}] = true
+	}
+	rebuilt := make(map[queueKey]bool)
+	names := make(map[string]bool, len(r.RebuiltQueues))
+	for _, n := range r.RebuiltQueues {
+		names[n] = true
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	for k := range all {
+		if names[fmt.Sprintf("%s-%d", k.topic, k.queueID)] {
+			rebuilt[k] = true
+		}
+	}
+	return rebuilt
+}
