@@ -88,23 +88,6 @@ func (s *Set) Append(at Slot, m *record.Meta) error {
 	}
 }
 
-// Unsynced says that units of records at or beyond phyOffset, which Open found, may be in the page cache only, since the process that wrote them was killed:
-// the next Flush makes them durable too. For recovery: nothing is dispatched meanwhile.
-func (s *Set) Unsynced(phyOffset int64) error {
-	for _, q := range s.sorted() {
-		if q.maxPhy.Load() <= phyOffset {
-			continue
-		}
-		n, err := q.firstAt(q.min.Load(), q.max.Load(), phyOffset)
-		if err != nil {
-			return fmt.Errorf("find units of %s from physical offset %d: %w", q, phyOffset, err)
-		}
-		q.seq.Load().SetFlushed(n * UnitSize)
-		s.markDirty(q)
-	}
-	return nil
-}
-
 // Hide is TruncateTo for a read-only set: units of records that end beyond phyOffset are not seen any more, and nothing is written.
 func (s *Set) Hide(phyOffset int64) error {
 	for _, q := range s.sorted() {

@@ -20,6 +20,7 @@ type Options struct {
 	CommitLog commitlog.Options
 	Queues    consumequeue.Options
 
+	MultiDispatch  bool // records have units in the queues that their INNER_MULTI_DISPATCH names (the original's enableMultiDispatch); else such queues stay as they are
 	SkipQueueCheck bool // without a valid summary, do not read the whole log to find queues that lack units
 	ReadOnly       bool // nothing is written: ends are computed in memory, lacking queues are only reported
 	IgnoreSummary  bool // as if there were no summary: everything is checked against the log
@@ -39,7 +40,7 @@ type Opened struct {
 	Log     *commitlog.Log
 	Queues  *consumequeue.Set
 	Page    checkpoint.Page     // as it is on disk now
-	Summary *checkpoint.Summary // as it is on disk now; nil = none
+	Summary *checkpoint.Summary // as it is on disk now, if it was believed or written; else nil
 	Report  Report
 
 	Dispatched   int64 // the queues hold every record that starts below; the log's end, unless ReadOnly
@@ -51,23 +52,25 @@ type Opened struct {
 
 // Report tells what recovery found and did.
 type Report struct {
-	Clean          bool   // the last exit was clean: no abort file
-	SummaryDoubt   string // why the summary was not used; "" = it was, or there was none
-	SummaryUsed    bool
-	Start, End     int64 // physical offsets: the log was scanned from Start, it ends at End
-	ScannedRecords int64 // with checksums, to find the log's end
-	CheckedRecords int64 // compared with their queue units
-	DroppedBytes   int64 // cut from the log's end
-	DroppedRecords int64 // whole records among them
-	DroppedReason  error // why the log ends at End; nil = nothing follows
-	Quarantine     []string
-	TruncatedUnits int64    // units that pointed at or beyond End
-	RebuiltUnits   int64    // units written by recovery
-	RebuiltQueues  []string // "topic-queueId" of the queues that lacked units or disagreed with the log
-	LackingQueues  []string // ReadOnly: queues that a writable open would rebuild
-	ReusedOffsets  []string // queues of which the log holds a queue offset more than once (the original reused it)
-	LogGaps        []string // queues of which the log itself lacks records
-	LastStoreTime  int64    // ms, of the log's last record; 0 = none
+	Clean           bool   // the last exit was clean: no abort file
+	SummaryDoubt    string // why the summary was not used; "" = it was, or there was none
+	SummaryUsed     bool
+	Start, End      int64 // physical offsets: the log was scanned from Start, it ends at End
+	ScannedRecords  int64 // with checksums, to find the log's end
+	CheckedRecords  int64 // compared with their queue units
+	DroppedBytes    int64 // cut from the log's end
+	DroppedRecords  int64 // whole records among them
+	DroppedReason   error // why the log ends at End; nil = nothing follows
+	Quarantine      []string
+	TruncatedUnits  int64    // units that pointed at or beyond End
+	RebuiltUnits    int64    // units written by recovery
+	RebuiltQueues   []string // "topic-queueId" of the queues that lacked units or disagreed with the log
+	LackingQueues   []string // ReadOnly: queues that a writable open would rebuild
+	UnqueuedRecords int64    // records of topics or queue offsets that no queue can have: in the log only
+	ReusedOffsets   []string // queues of which the log holds a queue offset more than once (the original reused it)
+	LogGaps         []string // queues of which the log itself lacks records
+	QueuesUnchecked bool     // SkipQueueCheck left queues uncompared: a summary (see Summarize) must not be written, since it would vouch for them
+	LastStoreTime   int64    // ms, of the log's last record; 0 = none
 }
 
 // ErrNoLog: the queues have units, but there is no commit log at all (a volume that is not mounted, a wrong path). Nothing was changed.

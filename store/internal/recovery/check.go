@@ -1,0 +1,223 @@
+package recovery
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/mqstore/mqstore/commitlog/mappedfile"
+	"github.com/mqstore/mqstore/commitlog/record"
+	"github.com/mqstore/mqstore/consumequeue"
+)
+
+// maxQueueOffset bounds what is taken for a queue offset: the units' bytes must be countable.
+const maxQueueOffset = 1 << 58
+
+// checker compares records, in log order, with the units that should point at them, and appends the units that are missing at a queue's end.
+type checker struct {
+	set      *consumequeue.Set
+	from     int64              // the first record seen is the first at or beyond from
+	whole    bool               // from is the log's start
+	trusting bool               // a queue that holds nothing may begin anywhere, also in a pass that is not whole
+	expected map[QueueKey]int64 // or here
+	multi    bool               // Options.MultiDispatch
+	readOnly bool               // nothing is appended
+	only     map[QueueKey]bool  // nil = all queues; else only these, and they are being built: a numbering that begins anew empties them
+	tracks   map[QueueKey]*track
+	skip     map[QueueKey]string // queues that are not looked at
+	records  int64
+	appended int64
+	unqueued int64 // records whose topic or queue offset no queue can have
+
+	// Records below dispatched, or stored no later than dispatchedTime (ms), had their units before: a queue that lacks them lost them.
+	dispatched, dispatchedTime int64
+}
+
+// track is what the log says about one queue, and how far its units agree.
+type track struct {
+	q           *consumequeue.Queue
+	start       int64 // physical offset from which records count: of the pass, or where the numbering began anew
+	first, next int64 // queue offsets [first, next) were seen in the log; next -1: none yet
+	matched     int64 // of them, with a unit that points exactly at the record
+	fault       string
+	reused, gap bool
+	filled      bool // got back units that it had lost
+	impossible  bool // cannot be a directory
+}
+
+func newChecker(set *consumequeue.Set, from int64) *checker {
+	return &checker{set: set, from: from, tracks: map[QueueKey]*track{}}
+}
+
+func (c *checker) track(k QueueKey) *track {
+	t := c.tracks[k]
+	if t == nil {
+		t = &track{q: c.set.Queue(k.Topic, k.QueueID), start: c.from, next: -1, impossible: consumequeue.CheckName(k.Topic, k.QueueID) != nil}
+		c.tracks[k] = t
+	}
+	return t
+}
+
+// see compares one record.
+func (c *checker) see(m *record.Meta) error {
+	c.records++
+	for u := range consumequeue.Slots(m, c.multi) {
+		k := QueueKey{u.Topic, u.QueueID}
+		if c.only != nil && !c.only[k] || c.skip[k] != "" {
+			continue
+		}
+		t := c.track(k)
+		if t.impossible || u.QueueOffset < 0 || u.QueueOffset > maxQueueOffset {
+			c.unqueued++
+			continue
+		}
+		missing, err := c.compare(k, t, u, m)
+		if err != nil {
+			return err
+		}
+		if !missing {
+			continue
+		}
+		if err := c.append(k, t, u, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compare reports whether u is missing at the end of its queue and may be appended.
+func (c *checker) compare(k QueueKey, t *track, u consumequeue.Slot, m *record.Meta) (missing bool, err error) {
+	again := t.next >= 0 && u.QueueOffset < t.next
+	switch {
+	case t.next < 0:
+		t.first = u.QueueOffset
+	case again && u.QueueOffset != 0:
+		t.reused = true // the first record keeps its place, unless the queue has it otherwise
+	case again, u.QueueOffset > t.next:
+		t.reused, t.gap = t.reused || again, t.gap || !again
+		t.start, t.first, t.next, t.matched, t.fault = m.PhyOffset, u.QueueOffset, -1, 0, ""
+		again = false
+		if c.only != nil {
+			if t.q, err = c.set.ResetQueue(k.Topic, k.QueueID); err != nil {
+				return false, fmt.Errorf("empty queue %s-%d: %w", k.Topic, k.QueueID, err)
+			}
+		}
+	}
+	t.next = max(t.next, u.QueueOffset+1)
+
+	var minOffset, maxOffset, maxPhy int64 = 0, 0, -1
+	if t.q != nil {
+		minOffset, maxOffset, maxPhy = t.q.MinOffset(), t.q.MaxOffset(), t.q.MaxPhyOffset()
+	}
+	switch {
+	case u.QueueOffset < minOffset:
+		t.blame(again, "lacks its head")
+	case u.QueueOffset < maxOffset:
+		have, err := t.q.Unit(u.QueueOffset)
+		switch {
+		case errors.Is(err, mappedfile.ErrCorrupt):
+			return !c.readOnly, nil // a torn or lost unit, which appending mends
+		case err != nil:
+			return false, err
+		case pointsAt(have, u, m):
+			t.matched++
+		} // else matched stays behind, see verdict
+	case again:
+	case m.PhyOffset < maxPhy:
+		t.blame(false, "its last unit points beyond records that it lacks")
+	case maxPhy >= 0 && u.QueueOffset > maxOffset:
+		t.blame(false, "lacks units")
+	case maxPhy < 0 && u.QueueOffset > 0 && !c.whole && !c.trusting && u.QueueOffset != c.expected[k]:
+		t.blame(false, "lacks its head")
+	case c.readOnly:
+		t.blame(false, "lacks its tail")
+	default:
+		return true, nil
+	}
+	return false, nil
+}
+
+func (t *track) blame(again bool, fault string) {
+	if !again && t.fault == "" {
+		t.fault = fault
+	}
+}
+
+func (c *checker) append(k QueueKey, t *track, u consumequeue.Slot, m *record.Meta) error {
+	err := c.set.Append(u, m)
+	var gap *consumequeue.GapError
+	switch {
+	case errors.As(err, &gap):
+		t.blame(false, "lacks units")
+		return nil
+	case err != nil:
+		return fmt.Errorf("append unit %d of queue %s-%d for the record at %d: %w", u.QueueOffset, k.Topic, k.QueueID, m.PhyOffset, err)
+	}
+	if t.q == nil {
+		t.q = c.set.Queue(k.Topic, k.QueueID)
+	}
+	// What Append takes for a duplicate it accepts without a word.
+	have, err := t.q.Unit(u.QueueOffset)
+	switch {
+	case errors.Is(err, mappedfile.ErrCorrupt), errors.Is(err, consumequeue.ErrNoUnit), err == nil && !pointsAt(have, u, m):
+		return nil
+	case err != nil:
+		return err
+	}
+	t.matched++
+	c.appended++
+	t.filled = t.filled || m.PhyOffset < c.dispatched || m.StoreTimestamp <= c.dispatchedTime
+	return nil
+}
+
+// pointsAt reports whether the unit is the one that belongs to the record. An address of an extension unit stands for the tags code; the time of a delayed
+// record follows from a table that may have been changed since.
+func pointsAt(have consumequeue.Unit, want consumequeue.Slot, m *record.Meta) bool {
+	return have.PhyOffset == m.PhyOffset && int(have.Size) == m.Size &&
+		(have.TagsCode == want.TagsCode || have.IsExtAddress() || want.Topic == record.TopicSchedule)
+}
+
+// verdict says what is wrong with a queue after the last record was seen; "" = nothing.
+func (c *checker) verdict(q *consumequeue.Queue, t *track) (string, error) {
+	from := c.from
+	if t != nil {
+		if t.fault != "" {
+			return t.fault, nil
+		}
+		if t.next >= 0 && t.matched != t.next-t.first {
+			return "has units that point elsewhere", nil
+		}
+		from = t.start
+	}
+	if q == nil {
+		return "", nil
+	}
+	n, err := unitsFrom(q, from)
+	switch {
+	case errors.Is(err, mappedfile.ErrCorrupt):
+		return "has a malformed unit", nil
+	case err != nil:
+		return "", err
+	case t == nil && n != 0, t != nil && n != t.matched:
+		return "has units that no record belongs to", nil
+	}
+	return "", nil
+}
+
+// unitsFrom counts the units that point at phyOffset or beyond. Units ascend; fillers lie at the head.
+func unitsFrom(q *consumequeue.Queue, phyOffset int64) (int64, error) {
+	lo, hi := q.MinOffset(), q.MaxOffset()
+	end := hi
+	for lo < hi {
+		mid := lo + (hi-lo)/2
+		u, err := q.Unit(mid)
+		if err != nil {
+			return 0, err
+		}
+		if u.IsFiller() || u.PhyOffset < phyOffset {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return end - lo, nil
+}
