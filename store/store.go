@@ -190,7 +190,10 @@ func reportOf(r recovery.Report, took time.Duration) RecoveryReport {
 }
 
 func warningsOf(r recovery.Report) (w []string) {
-	if r.DroppedBytes > 0 {
+	switch {
+	case r.DroppedBytes > 0 && len(r.Quarantine) == 0: // opened read-only
+		w = append(w, fmt.Sprintf("the log ends at %d: the %d bytes behind are no whole records (%v); Open would cut them, and keep them in quarantine/", r.End, r.DroppedBytes, r.DroppedReason))
+	case r.DroppedBytes > 0:
 		w = append(w, fmt.Sprintf("the log's last %d bytes were no whole records and were cut at %d (%v); they are kept in %v", r.DroppedBytes, r.End, r.DroppedReason, r.Quarantine))
 	}
 	if len(r.RebuiltQueues) > 0 {
