@@ -98,7 +98,9 @@ func (q *Queue) put(at int64, u Unit) error {
 	return nil
 }
 
-// reserve gives n bytes at off, which must be the write position, in the next file if the current one is full.
+// reserve gives n bytes at off, which must be the write position, in the next file if the current one is full. A new file
+// is read and written here and there: without the advice the first touch of each would fill the page cache with a hundred
+// kilobytes of nothing, times the number of queues.
 func reserve(seq *mappedfile.Sequence, off int64, n int) ([]byte, error) {
 	dst, got, err := seq.Reserve(n)
 	if errors.Is(err, mappedfile.ErrEndOfFile) {
@@ -111,6 +113,9 @@ func reserve(seq *mappedfile.Sequence, off int64, n int) ([]byte, error) {
 	}
 	if got != off {
 		return nil, fmt.Errorf("consumequeue: write position %d, want %d", got, off)
+	}
+	if size := seq.FileSize(); off%size == 0 {
+		seq.Advise(mappedfile.AdviceRandom, off, off+size)
 	}
 	return dst, nil
 }

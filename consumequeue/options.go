@@ -10,6 +10,7 @@ import (
 const (
 	defaultFileSize = 300000 * UnitSize
 	allocWindow     = 16 << 10 // bytes of blocks allocated ahead in a queue's file: 819 units
+	scanFirst       = 64 << 10 // bytes of a file that are looked at before it is read ahead
 )
 
 // Options say where the queues are and how they are kept. Only Dir must be set.
@@ -21,6 +22,10 @@ type Options struct {
 	ReadOnly     bool          // nothing is written: every call that would answers mappedfile.ErrReadOnly
 	Tolerant     bool          // for tools: a queue that cannot be opened is left out and reported by Strays, instead of failing Open
 	NoBackground bool          // kept for symmetry with the log: this package starts no goroutine that outlives a call
+
+	// Clean: the last exit was clean, or a power loss lies between: what the files hold is on disk. Otherwise (a killed
+	// process) it may be in the page cache only, and the first Flush syncs every file again.
+	Clean bool
 
 	// Known is a Snapshot that was written durably at a clean exit, after the last Flush: where it agrees with the files
 	// Open believes it instead of scanning. Leave it empty after an unclean one.

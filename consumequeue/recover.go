@@ -16,7 +16,7 @@ import (
 	"github.com/mqstore/mqstore/commitlog/mappedfile"
 )
 
-// parallel is how many queues are opened or truncated at a time: they wait for the disk most of the time.
+// parallel is how many queues are opened, flushed or truncated at a time: that is waiting for the disk most of the time.
 const parallel = 8
 
 // Open opens every queue below Options.Dir (a missing directory is an empty set) and finds its end: a bad unit ends it;
@@ -225,6 +225,18 @@ func (t *tail) scan(b []byte) int64 {
 	return n
 }
 
+// scanFile scans all of a file, with read-ahead if it is worth it.
+func (t *tail) scanFile(seq *mappedfile.Sequence, f mappedfile.FileInfo, b []byte) int64 {
+	head := min(len(b), scanFirst/UnitSize*UnitSize)
+	n := t.scan(b[:head])
+	if n < int64(head/UnitSize) || head == len(b) {
+		return n
+	}
+	seq.Advise(mappedfile.AdviceSequential, f.Start, f.End)
+	defer seq.Advise(mappedfile.AdviceRandom, f.Start, f.End)
+	return n + t.scan(b[head:])
+}
+
 // full judges a file by its first and last unit, touching nothing else.
 func (t *tail) full(b []byte) bool {
 	u := *t
@@ -241,6 +253,7 @@ func (t *tail) full(b []byte) bool {
 // findBounds sets the queue's bounds from its files.
 func (q *Queue) findBounds(seq *mappedfile.Sequence, files []mappedfile.FileInfo, known *Known) error {
 	first, last := files[0].Start, files[len(files)-1]
+	seq.Advise(mappedfile.AdviceRandom, first, last.End)
 	end, t, trusted := q.believe(seq, first, last, known)
 	if !trusted {
 		var err error
@@ -259,7 +272,7 @@ func (q *Queue) findBounds(seq *mappedfile.Sequence, files []mappedfile.FileInfo
 		q.writer.clean = true
 		return nil
 	}
-	if !q.set.o.ReadOnly {
+	if !q.set.o.ReadOnly && !q.set.o.Clean {
 		// What a killed process wrote may be in memory only: the first Flush makes sure.
 		seq.SetFlushed(first)
 		q.set.markDirty(q)
@@ -287,7 +300,7 @@ func findEnd(seq *mappedfile.Sequence, files []mappedfile.FileInfo) (end int64, 
 		}
 		end = f.End
 		if i == len(files)-1 || !t.full(v.Bytes) {
-			end = f.Start + t.scan(v.Bytes)*UnitSize
+			end = f.Start + t.scanFile(seq, f, v.Bytes)*UnitSize
 		}
 		v.Release()
 		if end < f.End {
@@ -342,7 +355,7 @@ func (s *Set) TruncateTo(phyOffset int64) error {
 	if s.o.ReadOnly {
 		return fmt.Errorf("truncate consume queues to %d: %w", phyOffset, mappedfile.ErrReadOnly)
 	}
-	return s.each(func(q *Queue) error {
+	return each(s.sorted(), func(q *Queue) error {
 		if err := q.truncateTo(phyOffset); err != nil {
 			return fmt.Errorf("truncate queue %s to physical offset %d: %w", q, phyOffset, err)
 		}
@@ -350,9 +363,11 @@ func (s *Set) TruncateTo(phyOffset int64) error {
 	})
 }
 
-// each runs f on every queue, several at a time because f waits for the disk, and joins the errors.
-func (s *Set) each(f func(q *Queue) error) error {
-	qs := s.sorted()
+// each runs f on every one of qs, several at a time because f waits for the disk, and joins the errors.
+func each(qs []*Queue, f func(q *Queue) error) error {
+	if len(qs) == 1 {
+		return f(qs[0])
+	}
 	errs := make([]error, len(qs))
 	var g errgroup.Group
 	g.SetLimit(parallel)

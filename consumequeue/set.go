@@ -303,15 +303,14 @@ func (s *Set) FlushStep(limit int) (n int, err error) {
 	batch = slices.Clone(batch)
 	s.dirty.list = slices.Delete(s.dirty.list, 0, len(batch))
 	s.dirty.Unlock()
-	var errs []error
-	for _, q := range batch {
+	return len(batch), each(batch, func(q *Queue) error {
 		q.dirty.Store(false)
-		if ferr := q.flush(); ferr != nil {
-			errs = append(errs, fmt.Errorf("flush queue %s: %w", q, ferr))
+		if err := q.flush(); err != nil {
 			s.markDirty(q)
+			return fmt.Errorf("flush queue %s: %w", q, err)
 		}
-	}
-	return len(batch), errors.Join(errs...)
+		return nil
+	})
 }
 
 func (q *Queue) flush() error {
