@@ -193,7 +193,11 @@ func (n *node) crash(rng *rand.Rand) *node {
 			}
 		}
 	})
-	return &node{mem: image, dur: slices.Clone(image), allocated: slices.Clone(n.allocated), modTime: n.modTime}
+	allocated := slices.Clone(n.allocated)
+	n.eachPage(0, len(image), func(p, a, b int) {
+		allocated[p] = allocated[p] || !zero(image[a:b]) // a removal that did not reach the device gave the blocks back too early
+	})
+	return &node{mem: image, dur: slices.Clone(image), allocated: allocated, modTime: n.modTime}
 }
 
 // recount finds how much of the device is taken.

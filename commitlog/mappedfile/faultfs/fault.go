@@ -20,9 +20,10 @@ const (
 	OpRemove // also of a directory
 	OpWriteFile
 	OpMkdir // only when there is something to make
+	OpPrewrite
 )
 
-var kindNames = [...]string{"map", "allocate", "sync", "syncdir", "rename", "remove", "writefile", "mkdir"}
+var kindNames = [...]string{"map", "allocate", "sync", "syncdir", "rename", "remove", "writefile", "mkdir", "prewrite"}
 
 func (k Kind) String() string {
 	if int(k) < len(kindNames) {

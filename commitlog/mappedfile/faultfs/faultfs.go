@@ -314,7 +314,11 @@ func (f *FS) WriteFileDurable(path string, b []byte) error {
 	copy(n.dur, b)
 	op := dirOp{kind: dirCreate, path: path, n: n}
 	if fault != nil {
-		switch f.dice().IntN(3) {
+		leaves := f.dice().IntN(3)
+		if leaves < 2 && f.take(n, path, 0, len(n.allocated)) != nil {
+			return fault
+		}
+		switch leaves {
 		case 0: // the error came after the rename
 			f.setLink(path, n)
 			f.change(op)

@@ -129,6 +129,19 @@ func (m *mapping) Allocate(off, n int64) error {
 
 func (m *mapping) Populate(off, n int64) error { return m.quiet("populate", off, n) }
 
+// Prewrite makes nothing durable: what it would write early, Crash may keep anyway.
+func (m *mapping) Prewrite(off, n int64) error {
+	done, fault, err := m.f.begin(Op{Kind: OpPrewrite, Path: m.path, Off: off, Len: n}, true)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := m.check("prewrite", off, n); err != nil {
+		return err
+	}
+	return fault
+}
+
 func (m *mapping) Advise(_ mappedfile.Advice, off, n int64) error { return m.quiet("advise", off, n) }
 
 func (m *mapping) quiet(what string, off, n int64) error {

@@ -36,6 +36,7 @@ type checker struct {
 type track struct {
 	q           *consumequeue.Queue
 	start       int64 // physical offset from which records count: of the pass, or where the numbering began anew
+	last        int64 // physical offset of the last record seen; -1: none yet
 	first, next int64 // queue offsets [first, next) were seen in the log; next -1: none yet
 	matched     int64 // of them, with a unit that points exactly at the record
 	fault       string
@@ -51,7 +52,7 @@ func newChecker(set *consumequeue.Set, from int64) *checker {
 func (c *checker) track(k QueueKey) *track {
 	t := c.tracks[k]
 	if t == nil {
-		t = &track{q: c.set.Queue(k.Topic, k.QueueID), start: c.from, next: -1, impossible: consumequeue.CheckName(k.Topic, k.QueueID) != nil}
+		t = &track{q: c.set.Queue(k.Topic, k.QueueID), start: c.from, last: -1, next: -1, impossible: consumequeue.CheckName(k.Topic, k.QueueID) != nil}
 		c.tracks[k] = t
 	}
 	return t
@@ -70,6 +71,10 @@ func (c *checker) see(m *record.Meta) error {
 			c.unqueued++
 			continue
 		}
+		if t.last == m.PhyOffset {
+			continue // a record that names a queue twice has one unit in it
+		}
+		t.last = m.PhyOffset
 		missing, err := c.compare(k, t, u, m)
 		if err != nil {
 			return err

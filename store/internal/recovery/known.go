@@ -21,7 +21,7 @@ func Summarize(l *commitlog.Log, known []consumequeue.Known, end int64, clean bo
 		}
 		s.Queues = append(s.Queues, checkpoint.QueueBounds(k))
 	}
-	if s.LastPhyOffset < s.MinPhyOffset {
+	if s.LastPhyOffset < max(s.MinPhyOffset, 0) {
 		s.LastPhyOffset = -1
 		return s, nil
 	}

@@ -2,6 +2,7 @@ package recovery_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -211,7 +212,8 @@ func (w *world) remove(prefix string) {
 	w.t.Helper()
 	for _, p := range w.files(".") {
 		if strings.HasPrefix(p, prefix) {
-			if err := w.fs.Remove(filepath.Join(root, p)); err != nil {
+			path := filepath.Join(root, p)
+			if err := errors.Join(w.fs.Remove(path), w.fs.SyncDir(filepath.Dir(path))); err != nil {
 				w.t.Fatal(err)
 			}
 		}
@@ -328,3 +330,5 @@ func (w *world) opensTheSame() {
 		w.t.Fatalf("an open after a clean exit changed\n%sto\n%s%+v", want, w.dump(), r)
 	}
 }
+
+func digest(b []byte) [sha256.Size]byte { return sha256.Sum256(b) }
