@@ -50,6 +50,7 @@ type Mapping interface {
 	Sync(off, n int64) error             // waits for the device. After an error nothing is known about the range: the kernel may have dropped it
 	Allocate(off, n int64) error         // blocks for the range, so that a store there cannot fail; ErrDiskFull. A no-op where allocated already. Nobody stores into the range meanwhile
 	Populate(off, n int64) error         // fault pages in for writing, best effort; never a signal. It makes them dirty
+	Prewrite(off, n int64) error         // turn allocated blocks into written ones (Populate, then wait for the device), so that a later Sync costs no journal commit. Beside stores into the range, which it does not promise to make durable. An error is as of Sync
 	Advise(a Advice, off, n int64) error // best effort
 	Close() error
 }

@@ -51,6 +51,7 @@ func testFS(t *testing.T, fsys mappedfile.FS, root string) {
 			ok(t, m.Allocate(4096, size-4096))
 			copy(m.Bytes()[size-3:], "abc")
 			ok(t, m.Populate(4096, size-4096))
+			ok(t, m.Prewrite(0, size))
 			ok(t, m.Sync(4096, size-4096))
 			for a := range mappedfile.AdviceDontNeed + 1 {
 				ok(t, m.Advise(a, 0, size))

@@ -5,11 +5,8 @@ package mappedfile
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-
-	"golang.org/x/sys/unix"
 )
 
 // Holder reports whether a process holds the lock file at path (see FS.Lock), and which: pid 0 is an unknown one. It takes
@@ -27,13 +24,9 @@ func Holder(path string) (pid int, held bool, err error) {
 	if err != nil {
 		return 0, false, err
 	}
-	defer f.Close()
-	lk := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Start: 0, Len: 1}
-	if err := again(func() error { return unix.FcntlFlock(f.Fd(), unix.F_GETLK, &lk) }); err != nil {
+	defer func() { _ = f.Close() }()
+	if pid, held, err = lockHolder(f); err != nil {
 		return 0, false, fmt.Errorf("who holds %s: %w", path, err)
 	}
-	if lk.Type == unix.F_UNLCK {
-		return 0, false, nil
-	}
-	return max(0, int(lk.Pid)), true, nil
+	return pid, held, nil
 }

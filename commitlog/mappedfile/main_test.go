@@ -28,6 +28,14 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// orTenth is n, or under the race detector, which is slow, a tenth.
+func orTenth(n int) int {
+	if raceEnabled {
+		return (n + 9) / 10
+	}
+	return n
+}
+
 // onEach runs a test on both file systems.
 func onEach(t *testing.T, law func(t *testing.T, fsys mappedfile.FS, root string)) {
 	t.Run("os", func(t *testing.T) { law(t, mappedfile.OS(), t.TempDir()) })

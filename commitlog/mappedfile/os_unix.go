@@ -146,14 +146,11 @@ func lockFile(f *os.File, path string) (*osLock, error) {
 		if err != unix.EAGAIN && err != unix.EACCES {
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
-		lk = unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Start: 0, Len: 1}
-		if err := again(func() error { return unix.FcntlFlock(f.Fd(), unix.F_GETLK, &lk) }); err != nil {
-			return nil, &LockedError{Path: path}
-		}
-		if lk.Type == unix.F_UNLCK {
+		pid, held, err := lockHolder(f)
+		if err == nil && !held {
 			continue // released in between
 		}
-		return nil, &LockedError{Path: path, PID: max(int(lk.Pid), 0)}
+		return nil, &LockedError{Path: path, PID: pid}
 	}
 	var st unix.Stat_t
 	if err := again(func() error { return unix.Fstat(int(f.Fd()), &st) }); err != nil {
@@ -164,6 +161,15 @@ func lockFile(f *os.File, path string) (*osLock, error) {
 		_, _ = f.WriteAt([]byte(lockContent), 0) // for the eye only: a full disk must not keep a store from opening
 	}
 	return &osLock{f: f, id: lockID{uint64(st.Dev), st.Ino}}, nil
+}
+
+// lockHolder asks who holds the lock of an open file; pid 0 = unknown.
+func lockHolder(f *os.File) (pid int, held bool, err error) {
+	lk := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Start: 0, Len: 1}
+	if err := again(func() error { return unix.FcntlFlock(f.Fd(), unix.F_GETLK, &lk) }); err != nil {
+		return 0, false, err
+	}
+	return max(int(lk.Pid), 0), lk.Type != unix.F_UNLCK, nil
 }
 
 // Close gives the lock up. The file stays, as the original's.

@@ -212,14 +212,13 @@ func (p *pipeline) warm(f *file, target int64) error {
 		default:
 		}
 		n := min(step, target-f.warm)
-		if f.m.Populate(f.warm, n) != nil {
-			f.warm = int64(len(f.b)) // not possible here: the writer's stores fault, as they did before
-			return nil
-		}
 		if p.s.o.Prewrite {
-			if err := f.m.Sync(f.warm, n); err != nil {
+			if err := f.m.Prewrite(f.warm, n); err != nil {
 				return fmt.Errorf("write ahead in %s: %w", p.s.o.Dir, err)
 			}
+		} else if f.m.Populate(f.warm, n) != nil {
+			f.warm = int64(len(f.b)) // not possible here: the writer's stores fault, as they did before
+			return nil
 		}
 		f.warm += n
 		select {

@@ -423,15 +423,13 @@ func TestDiskFullAtRollChangesNothingAndCanBeRetried(t *testing.T) {
 			mustPut(t, s, block('a', fileSize/4))
 			fsys.SetLimit(fsys.Used())
 			var err error
-			var max int64
 			for range 3 {
-				max = s.Max()
 				if _, err = put(s, block('b', fileSize/2+1)); err != nil {
 					break
 				}
 			}
 			wantErr(t, "put", err, mappedfile.ErrDiskFull)
-			max = s.Max()
+			max := s.Max()
 			for range 3 {
 				if _, err := put(s, block('b', fileSize/2+1)); !errors.Is(err, mappedfile.ErrDiskFull) || s.Max() != max {
 					t.Errorf("retry on a full disk: %v, max %d, was %d", err, s.Max(), max)

@@ -1,0 +1,5 @@
+//go:build !race
+
+package mappedfile_test
+
+const raceEnabled = false
