@@ -329,6 +329,9 @@ func (s *scanner) segment(seg segment, last bool) (stopped bool, err error) {
 		if errors.Is(err, record.ErrIncomplete) {
 			err = fmt.Errorf("%w: the record crosses the segment's end", record.ErrSize)
 		}
+		if err == nil && !meta.IsBlank() && s.r.doubtful(off+int64(meta.Size), &meta) {
+			err = tornSector(b[pos:], pos, &meta)
+		}
 		if err != nil {
 			s.reason = &mappedfile.CorruptError{Path: seg.path, Off: off, Err: err}
 			return true, nil

@@ -1,0 +1,51 @@
+package commitlog
+
+import (
+	"bytes"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/mqstore/mqstore/commitlog/record"
+)
+
+// Whatever sectors of a record's bytes never reached the device, either the record does not parse or it is known as torn; a whole one never is.
+func TestRecordThatLostASectorIsKnown(t *testing.T) {
+	host := record.HostFrom(netip.MustParseAddrPort("10.0.0.1:10911"))
+	for _, topic := range []string{"A", strings.Repeat("t", 127)} {
+		for _, properties := range []record.Properties{nil, record.NewProperties("K", "v"), record.NewProperties("KEYS", strings.Repeat("k", 1500))} {
+			for _, body := range []int{0, 1, 300, 1400} {
+				m := &record.Message{Topic: topic, BornHost: host, StoreHost: host, Body: bytes.Repeat([]byte{'b'}, body), Properties: properties}
+				b, err := record.AppendRecord(nil, m, record.Limits{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for pos := int64(0); pos < sectorSize; pos += 1 {
+					record.Patch(b, 7, pos, 1_700_000_000_000)
+					p := record.Parser{VerifyCRC: true}
+					var meta record.Meta
+					if err := p.Parse(b, pos, &meta); err != nil {
+						t.Fatal(err)
+					}
+					if err := tornSector(b, pos, &meta); err != nil {
+						t.Fatalf("topic of %d, body of %d, at %d: a whole record: %v", len(topic), body, pos, err)
+					}
+					for at := -int(pos); at < len(b); at += sectorSize {
+						torn := bytes.Clone(b)
+						clear(torn[max(at, 0):min(at+sectorSize, len(b))])
+						if bytes.Equal(torn, b) {
+							continue
+						}
+						if p.Parse(torn, pos, &meta) != nil {
+							continue
+						}
+						if err := tornSector(torn, pos, &meta); !errors.Is(err, record.ErrMalformed) {
+							t.Fatalf("topic of %d, body of %d, at %d: the loss of [%d, +512) goes unnoticed", len(topic), body, pos, at)
+						}
+					}
+				}
+			}
+		}
+	}
+}
