@@ -191,6 +191,8 @@ func reportOf(r recovery.Report, took time.Duration) RecoveryReport {
 
 func warningsOf(r recovery.Report) (w []string) {
 	switch {
+	case r.DroppedBytes > 0 && r.DroppedRecords > 0 && len(r.Quarantine) == 0: // opened read-only, with DamageCut
+		w = append(w, fmt.Sprintf("the log is read up to %d only, where it is damaged (%v): behind lie %d bytes with %d whole records, which Open would refuse to give up", r.End, r.DroppedReason, r.DroppedBytes, r.DroppedRecords))
 	case r.DroppedBytes > 0 && len(r.Quarantine) == 0: // opened read-only
 		w = append(w, fmt.Sprintf("the log ends at %d: the %d bytes behind are no whole records (%v); Open would cut them, and keep them in quarantine/", r.End, r.DroppedBytes, r.DroppedReason))
 	case r.DroppedBytes > 0:
