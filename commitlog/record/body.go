@@ -74,8 +74,8 @@ func CompressBody(c Compression, level int, body []byte) ([]byte, error) {
 	return out, nil
 }
 
-// DecompressBody is the inverse of CompressBody, for bytes that may be hostile: a body that decodes to more than maxSize bytes (0: DefaultMaxDecodedSize) is an error, and no more than that is allocated for it, whatever it claims (the codecs' pooled
-// buffers, at most a few MiB each, apart). CompressionNone returns body itself, whatever its size. What follows the compressed data is ignored by zlib and LZ4, as in the original. Safe for concurrent use. The error wraps ErrBody.
+// DecompressBody is the inverse of CompressBody, for bytes that may be hostile: a body that decodes to more than maxSize bytes (0: DefaultMaxDecodedSize) is an error, whatever it claims, and what is allocated for it grows with what it really decodes to, up to
+// that bound (the codecs' pooled buffers, at most a few MiB each, apart). CompressionNone returns body itself, whatever its size. What follows the compressed data is ignored by zlib and LZ4, as in the original. Safe for concurrent use. The error wraps ErrBody.
 func DecompressBody(c Compression, body []byte, maxSize int) ([]byte, error) {
 	if maxSize <= 0 {
 		maxSize = DefaultMaxDecodedSize
@@ -270,6 +270,17 @@ var zstdDecoder = sync.OnceValues(func() (*zstd.Decoder, error) {
 	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderLowmem(true), zstd.WithDecodeAllCapLimit(true))
 })
 
+const (
+	zstdSlack     = 128<<10 + 16 // more than one block decodes to
+	keptZstdSpace = 1 << 20
+)
+
+var zstdSpaces = sync.Pool{New: func() any {
+	b := make([]byte, 0, 2*zstdSlack)
+	return &b
+}}
+
+// zstdUnframe decodes into a space with room for one block more than is allowed. The decoder has no error of its own for a space that is too small, but when it runs out of one it has put out more than is allowed: what is missing is less than that block.
 func zstdUnframe(body []byte, maxSize int) ([]byte, error) {
 	d, err := zstdDecoder()
 	if err != nil {
@@ -278,24 +289,24 @@ func zstdUnframe(body []byte, maxSize int) ([]byte, error) {
 	if len(body) == 0 {
 		return nil, io.ErrUnexpectedEOF
 	}
-	size := max(hint(len(body)), firstDecodeBuffer)
-	var h zstd.Header
-	if h.Decode(body) == nil && h.HasFCS {
-		// Believed as a size to start with only as far as the input makes it likely.
-		size = int(min(h.FrameContentSize, uint64(16*size)))
-	}
-	size = min(size, maxSize)
+	kept := zstdSpaces.Get().(*[]byte)
+	defer zstdSpaces.Put(kept)
+	space := *kept
 	for {
-		out, err := d.DecodeAll(body, make([]byte, 0, size))
+		size := min(cap(space)-zstdSlack, maxSize)
+		out, err := d.DecodeAll(body, space[:0:size+zstdSlack])
 		switch {
-		case err == nil:
-			return out, nil
-		case !errors.Is(err, zstd.ErrDecoderSizeExceeded):
+		case len(out) <= size && err == nil:
+			return bytes.Clone(out), nil
+		case len(out) <= size && !errors.Is(err, zstd.ErrDecoderSizeExceeded): // that one tells of a size that the frame claims
 			return nil, err
 		case size == maxSize:
 			return nil, errTooBig
 		}
-		size = min(4*size, maxSize)
+		space = make([]byte, 0, min(4*size, maxSize)+zstdSlack)
+		if cap(space) <= keptZstdSpace {
+			*kept = space
+		}
 	}
 }
 

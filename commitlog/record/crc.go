@@ -41,11 +41,24 @@ func putCRCSlot(b []byte) {
 	slot := b[len(b)-crcSlotSize:]
 	crc := crc32.ChecksumIEEE(b[:len(b)-crcSlotSize]) & crcMask
 	n := copy(slot, crcSlotHead)
-	for i := range crcSlotDigits {
-		slot[n+i] = '0' + byte(crc%10)
+	putCRCDigits(slot[n:n+crcSlotDigits], crc)
+	slot[len(slot)-1] = entryEnd
+}
+
+// putCRCDigits writes crc in decimal, the lowest digit first, over all of b: 123456789 is 9876543210.
+func putCRCDigits(b []byte, crc uint32) {
+	for i := range b {
+		b[i] = '0' + byte(crc%10)
 		crc /= 10
 	}
-	slot[len(slot)-1] = entryEnd
+}
+
+// getCRCDigits is the inverse; ten digits may be more than any CRC.
+func getCRCDigits(b []byte) (crc uint64) {
+	for i := len(b) - 1; i >= 0; i-- {
+		crc = crc*10 + uint64(b[i]-'0')
+	}
+	return crc
 }
 
 // checkCRCs compares the CRCs of a located record with its bytes.
@@ -55,11 +68,7 @@ func checkCRCs(b []byte, l *layout) error {
 		return formatError(ErrCRC, "body CRC", int64(stored), int64(crc))
 	}
 	if start, ok := crcSlot(b[l.properties:l.size]); ok {
-		var stored uint64
-		digits := b[l.properties+start+len(crcSlotHead) : l.size-1]
-		for i := len(digits) - 1; i >= 0; i-- {
-			stored = stored*10 + uint64(digits[i]-'0')
-		}
+		stored := getCRCDigits(b[l.properties+start+len(crcSlotHead) : l.size-1])
 		if crc := crc32.ChecksumIEEE(b[:l.size-crcSlotSize]) & crcMask; stored != uint64(crc) {
 			return formatError(ErrCRC, "property CRC", int64(stored), int64(crc))
 		}

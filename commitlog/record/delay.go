@@ -85,7 +85,7 @@ func (t DelayTable) DeliverTime(storeTimestamp int64, level int) int64 {
 
 // DelayLevel is the level that the DELAY property asks for; 0 if there is none or it is not a number.
 func (p Properties) DelayLevel() int {
-	v, ok := p.view(PropertyDelay)
+	v, ok := p.find(findDelay)
 	if !ok {
 		return 0
 	}

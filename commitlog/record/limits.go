@@ -88,11 +88,18 @@ func (m *Message) check(l *Limits) (p plan, err error) {
 		return p, err
 	}
 	size := int64(afterStoreHost(p.sysFlag)+posBody+topicLenSize(p.version)+len(m.Topic)+propertiesLenSize+p.propertiesLen) + int64(len(m.Body))
-	if size > l.maxRecord() {
-		return p, fmt.Errorf("%w: %d bytes, at most %d (Limits.MaxMessageSize and 64 KiB)", ErrRecordTooLong, size, l.maxRecord())
+	if err := l.checkSize(size); err != nil {
+		return p, err
 	}
 	p.size = int(size)
 	return p, nil
+}
+
+func (l *Limits) checkSize(size int64) error {
+	if most := l.maxRecord(); size > most {
+		return fmt.Errorf("%w: %d bytes, at most %d (Limits.MaxMessageSize and 64 KiB)", ErrRecordTooLong, size, most)
+	}
+	return nil
 }
 
 // Check reports the first limit that m breaks: ErrTopicEmpty, ErrTopicTooLong, ErrVersion, ErrPropertiesTooLong, ErrBodyTooLong, ErrHost (the system flag's bits and the addresses disagree, or an address has a zone) or ErrRecordTooLong.

@@ -68,7 +68,7 @@ func (m *Message) DecodedBody(maxSize int) ([]byte, error) {
 }
 
 func (p Properties) tagsCode() int64 {
-	v, ok := p.view(PropertyTags)
+	v, ok := p.find(findTags)
 	if !ok {
 		return 0
 	}
@@ -77,7 +77,7 @@ func (p Properties) tagsCode() int64 {
 
 // keys yields views of the parts of KEYS.
 func (p Properties) keys(yield func(key []byte) bool) {
-	v, _ := p.view(PropertyKeys)
+	v, _ := p.find(findKeys)
 	for start := 0; start < len(v); {
 		end := start
 		for end < len(v) && v[end] != ' ' {

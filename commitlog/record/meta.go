@@ -23,10 +23,13 @@ func (m *Meta) IsBlank() bool { return m.Magic == MagicBlank }
 func (m *Meta) HasUnit() bool { return !m.IsBlank() && m.SysFlag.Transaction().HasUnit() }
 
 // UniqKey is a view of the UNIQ_KEY property.
-func (m *Meta) UniqKey() (key []byte, ok bool) { return m.Properties.view(PropertyUniqKey) }
+func (m *Meta) UniqKey() (key []byte, ok bool) { return m.Properties.find(findUniqKey) }
 
 // Keys yields views of the KEYS property's parts: split on single spaces, without empty parts.
-func (m *Meta) Keys() func(yield func(key []byte) bool) { return m.Properties.keys }
+func (m *Meta) Keys() func(yield func(key []byte) bool) {
+	// A literal, not a method value: that one would cost its callers three allocations.
+	return func(yield func(key []byte) bool) { m.Properties.keys(yield) }
+}
 
 // Parser parses records one after the other. It allocates nothing for topics that it has met lately. Not safe for concurrent use. The zero value is ready to use.
 type Parser struct {

@@ -68,32 +68,39 @@ func (p Properties) Get(name string) (value string, ok bool) {
 
 // View is Get without copying: the value is a part of p.
 func (p Properties) View(name string) (value []byte, ok bool) {
-	if name == "" || strings.ContainsAny(name, "\x01\x02") {
-		return nil, false
+	if name == "" || strings.IndexByte(name, nameEnd) >= 0 || strings.IndexByte(name, entryEnd) >= 0 {
+		return nil, false // no property has such a name, though its bytes may be there
 	}
-	return p.view(name)
+	var buf [64]byte // longer names than this cost an allocation
+	return p.find(append(append(buf[:0], name...), nameEnd))
 }
 
-// view is View for names that can be names.
-func (p Properties) view(name string) (value []byte, ok bool) {
-	// Finding the name as text first is quicker than cutting p into entries; the bytes around it tell whether it is a name.
+// The names that are looked for in every record, each with its end.
+var (
+	findTags    = []byte(PropertyTags + "\x01")
+	findKeys    = []byte(PropertyKeys + "\x01")
+	findUniqKey = []byte(PropertyUniqKey + "\x01")
+	findDelay   = []byte(PropertyDelay + "\x01")
+)
+
+// find is View of a name with its end. Looking for the text and then at what is before it is quicker than going from property to property.
+func (p Properties) find(nameAndEnd []byte) (value []byte, ok bool) {
 	for from := 0; ; {
-		i := bytes.Index(p[from:], []byte(name))
+		i := bytes.Index(p[from:], nameAndEnd)
 		if i < 0 {
 			return value, ok
 		}
 		i += from
-		from = i + 1
-		v := i + len(name) + 1
-		if v >= len(p) || p[v-1] != nameEnd || i > 0 && p[i-1] != entryEnd {
+		from = i + len(nameAndEnd)
+		if i > 0 && p[i-1] != entryEnd {
 			continue
 		}
 		end := len(p)
-		if n := bytes.IndexByte(p[v:], entryEnd); n >= 0 {
-			end = v + n
+		if n := bytes.IndexByte(p[from:], entryEnd); n >= 0 {
+			end = from + n
 		}
-		if end > v {
-			value, ok = p[v:end:end], true
+		if end > from {
+			value, ok = p[from:end:end], true
 		}
 		from = end
 	}
