@@ -24,7 +24,7 @@
 // # Durability
 //
 // A unit is durable once a Flush that began after its Dispatch has returned nil. A flush that failed once fails for ever
-// for that queue (mappedfile.Sequence): the caller must not let its checkpoint pass it. TruncateTo, Remove and ResetQueue
+// for that queue (mappedfile.Sequence), and so does a truncation: the caller must not let its checkpoint pass it. TruncateTo, Remove and ResetQueue
 // are durable when they return. Files are made at full length without blocks; blocks are allocated in small windows ahead
 // of the units, so that ten thousand short queues stay small and a full disk is ErrDiskFull from Dispatch, with nothing
 // written, which can be called again when there is room.
