@@ -107,15 +107,7 @@ func settle(o *Options, r *Recovery, seq *mappedfile.Sequence, found *recovered)
 			return err
 		}
 		if !r.Clean && !o.ReadOnly {
-			from := found.scanFrom
-			if r.FlushedTo >= 0 {
-				from = min(r.FlushedTo, end)
-			}
-			seq.SetFlushed(from)
-			if _, err := seq.Flush(); err != nil {
-				return err
-			}
-			if err := o.FS.SyncDir(o.Dir); err != nil {
+			if err := harden(o, r, seq, found); err != nil {
 				return err
 			}
 		}
@@ -125,6 +117,41 @@ func settle(o *Options, r *Recovery, seq *mappedfile.Sequence, found *recovered)
 	}
 	return nil
 }
+
+// harden makes durable what recovery accepted beyond the flushed mark. A sync alone would not do: if one failed in the process
+// before, the kernel holds the pages for clean, with bytes that never reached the device. So they are written again; without a mark,
+// those of the last segment, beyond which no failed flush lies (it ended the log that it happened to).
+func harden(o *Options, r *Recovery, seq *mappedfile.Sequence, found *recovered) error {
+	end := found.tail.End
+	from := found.scanFrom
+	if r.FlushedTo >= 0 {
+		from = min(r.FlushedTo, end)
+	}
+	seq.SetFlushed(from)
+	from = max(from, seq.Min())
+	if r.FlushedTo < 0 {
+		from = max(from, end-found.size)
+	}
+	scratch := make([]byte, min(hardenStep, found.size))
+	for from < end {
+		v, err := seq.ViewRest(from)
+		if err != nil {
+			return err
+		}
+		n := copy(scratch, v.Bytes)
+		v.Release()
+		if err := seq.Overwrite(from, scratch[:n]); err != nil {
+			return err
+		}
+		from += int64(n)
+	}
+	if _, err := seq.Flush(); err != nil {
+		return err
+	}
+	return o.FS.SyncDir(o.Dir)
+}
+
+const hardenStep = 1 << 20
 
 // maxClockLead bounds how far ahead of the clock a store time that was read from the log may push the times of later records: one
 // damaged header must not put the rest of the log into the far future.

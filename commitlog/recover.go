@@ -383,7 +383,7 @@ func (s *scanner) lookBehind(i int) error {
 		// A clean exit at exactly this end: what it left behind is not worth reading a gigabyte of zeros for.
 		return nil
 	}
-	end := pos + int64(lastNonZero(b[pos:dataEnd(m, pos)]))
+	end := pos + int64(lastNonZero(b[pos:max(pos, mappedfile.DataEnd(m, pos))]))
 	s.behind.bytes += end - pos
 	s.progress(seg.start+pos, false)
 	p := record.Parser{Delay: s.o.Delay, VerifyCRC: true}
@@ -487,7 +487,7 @@ func (s *scanner) setAside(found *recovered, seg segment) error {
 	}
 	b := m.Bytes()
 	file := ""
-	if n := lastNonZero(b[:dataEnd(m, 0)]); n > 0 {
+	if n := lastNonZero(b[:mappedfile.DataEnd(m, 0)]); n > 0 {
 		file, err = quarantine(s.o, seg.start, b[:n])
 	}
 	if err := errors.Join(err, m.Close()); err != nil {
@@ -525,13 +525,4 @@ func lastNonZero(b []byte) int {
 		n--
 	}
 	return n
-}
-
-// dataEnd is where m surely holds only zeros from, if it knows without reading them: an allocated segment that was never written is
-// not worth a gigabyte of page cache.
-func dataEnd(m mappedfile.Mapping, from int64) int64 {
-	if d, ok := m.(interface{ DataEnd(from int64) int64 }); ok {
-		return max(from, min(d.DataEnd(from), int64(len(m.Bytes()))))
-	}
-	return int64(len(m.Bytes()))
 }

@@ -113,3 +113,9 @@ func (s *segmentTimes) cut(end int64) {
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.m, func(start, _ int64) bool { return start >= end })
 }
+
+// SegmentStoreTime is when the last record of the segment that begins at start was stored; ok is false if it cannot be read.
+func (l *Log) SegmentStoreTime(start int64) (t time.Time, ok bool) {
+	ms, ok := l.lastStoreTime(start)
+	return time.UnixMilli(ms), ok
+}
