@@ -1,441 +1,190 @@
-package recovery
+package model
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
-	"maps"
-	"path/filepath"
-	"slices"
+	"strings"
+	"time"
 
-	"github.com/mqstore/mqstore/checkpoint"
-	"github.com/mqstore/mqstore/commitlog"
-	"github.com/mqstore/mqstore/commitlog/mappedfile"
 	"github.com/mqstore/mqstore/commitlog/record"
-	"github.com/mqstore/mqstore/consumequeue"
+	"github.com/mqstore/mqstore/store"
 )
 
-// recovery is one run.
-type recovery struct {
-	o     Options
-	start start
-	log   *commitlog.Log
-	set   *consumequeue.Set
-	rep   Report
-	next  map[QueueKey]int64
-
-	broken  map[QueueKey]string // queues whose files cannot be opened
-	changed bool                // queues or log differ from what they were: say so durably
+// MinOffset is the first queue offset held; 0 for an unknown queue.
+func (s *Store) MinOffset(topic string, queueID int32) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if q := s.queue(topic, queueID); q != nil {
+		return q.min
+	}
+	return 0
 }
 
-func open(o Options) (*Opened, error) {
-	if o.FS == nil {
-		o.FS = mappedfile.OS()
+// MaxOffset is one past the last queue offset; 0 for an unknown queue.
+func (s *Store) MaxOffset(topic string, queueID int32) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if q := s.queue(topic, queueID); q != nil {
+		return q.max()
 	}
-	o.CommitLogDir = cmp.Or(o.CommitLogDir, filepath.Join(o.Root, "commitlog"))
-	o.QueueDir = cmp.Or(o.QueueDir, filepath.Join(o.Root, "consumequeue"))
-	if o.Progress == nil {
-		o.Progress = func(string, int64, int64) {}
+	return 0
+}
+
+// held is the record of a queue offset.
+func (s *Store) held(topic string, queueID int32, queueOffset int64) (*rec, error) {
+	q := s.queue(topic, queueID)
+	if q == nil || !q.holds(queueOffset) {
+		return nil, fmt.Errorf("%s/%d at %d: %w", topic, queueID, queueOffset, store.ErrNotFound)
 	}
-	s, err := findStart(o)
+	return q.unit(queueOffset), nil
+}
+
+// StoreTime is when the message at queueOffset was stored.
+func (s *Store) StoreTime(topic string, queueID int32, queueOffset int64) (time.Time, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, err := s.held(topic, queueID, queueOffset)
 	if err != nil {
-		return nil, err
+		return time.Time{}, err
 	}
-	// Damage that only the comparison with the queues meets is judged by the log, like all damage: look again, from the last good record before it.
-	for again := 0; ; again++ {
-		r := &recovery{o: o, start: s, next: map[QueueKey]int64{}}
-		opened, damage, err := r.run()
-		if damage < 0 || again == 2 {
-			return opened, err
-		}
-		s.scanFrom = damage
-	}
+	return time.UnixMilli(r.m.StoreTimestamp), nil
 }
 
-// run is one attempt. damage is the end of the last good record before damage that the comparison met, else -1.
-func (r *recovery) run() (opened *Opened, damage int64, err error) {
-	defer func() {
-		if opened != nil {
-			return
-		}
-		if r.set != nil {
-			err = errors.Join(err, r.set.Close())
-		}
-		if r.log != nil {
-			err = errors.Join(err, r.log.Close())
-		}
-	}()
-	if err := r.openLog(); err != nil {
-		return nil, -1, err
-	}
-	if err := r.openQueues(); err != nil {
-		return nil, -1, err
-	}
-	if damage, err := r.completeQueues(); err != nil {
-		return nil, damage, err
-	}
-	if err := r.set.CorrectMin(r.minPhy()); err != nil {
-		return nil, -1, fmt.Errorf("correct minimum offsets: %w", err)
-	}
-	if err := r.settle(); err != nil {
-		return nil, -1, err
-	}
-	return r.opened(), -1, nil
-}
-
-func (r *recovery) minPhy() int64 { return max(0, r.log.MinPhyOffset()) }
-
-func (r *recovery) openLog() error {
-	lo := r.o.CommitLog
-	lo.FS, lo.Dir, lo.ReadOnly = r.o.FS, r.o.CommitLogDir, r.o.ReadOnly
-	lo.QuarantineDir = cmp.Or(lo.QuarantineDir, filepath.Join(r.o.Root, "quarantine"))
-	var tail commitlog.Tail
-	var err error
-	r.log, tail, err = commitlog.Open(lo, commitlog.Recovery{
-		From:        r.start.scanFrom,
-		Clean:       r.start.clean,
-		FlushedTo:   r.start.flushedTo,
-		DurableTime: r.start.durableTime,
-		Progress:    func(done, total int64) { r.o.Progress("log", done, total) },
-	})
+// PhyOffset is where the record of the message at queueOffset lies.
+func (s *Store) PhyOffset(topic string, queueID int32, queueOffset int64) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, err := s.held(topic, queueID, queueOffset)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	r.changed = r.changed || tail.DroppedBytes > 0
-	r.rep = Report{
-		Clean:          r.start.clean,
-		SummaryUsed:    r.start.summary != nil,
-		SummaryDoubt:   r.start.doubt,
-		Start:          min(r.start.scanFrom, tail.End),
-		End:            tail.End,
-		ScannedRecords: tail.Records,
-		DroppedBytes:   tail.DroppedBytes,
-		DroppedRecords: tail.DroppedRecords,
-		DroppedReason:  tail.Reason,
-		Quarantine:     tail.Quarantine,
-		LastStoreTime:  tail.LastStoreTime,
-	}
-	return nil
+	return r.phyOffset, nil
 }
 
-// openQueues opens the queues and cuts them to the log's end.
-func (r *recovery) openQueues() error {
-	qo := r.o.Queues
-	qo.FS, qo.Dir, qo.ReadOnly = r.o.FS, r.o.QueueDir, r.o.ReadOnly
-	qo.StoreTime = r.log.StoreTime
-	if r.start.clean && r.start.summary != nil && r.start.summary.Clean {
-		for _, b := range r.start.summary.Queues {
-			qo.Known = append(qo.Known, consumequeue.Known(b))
+// EarliestStoreTime is when the first message held by the queue was stored.
+func (s *Store) EarliestStoreTime(topic string, queueID int32) (time.Time, error) {
+	return s.StoreTime(topic, queueID, s.MinOffset(topic, queueID))
+}
+
+// MinPhyOffset is where the log begins; -1 if it is empty.
+func (s *Store) MinPhyOffset() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.minPhyOffset()
+}
+
+func (s *Store) minPhyOffset() int64 {
+	if !s.began {
+		return -1
+	}
+	return s.min
+}
+
+// MaxPhyOffset is where the log ends.
+func (s *Store) MaxPhyOffset() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.end + int64(len(s.tail))
+}
+
+// OffsetByTime is spec/consumequeue-format.md 2.8.
+func (s *Store) OffsetByTime(topic string, queueID int32, t time.Time, rule store.TimeRule) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.queue(topic, queueID)
+	if q == nil {
+		return 0, nil
+	}
+	ms := t.UnixMilli()
+	timeOf := func(i int64) int64 { return q.unit(i).m.StoreTimestamp }
+	switch {
+	case q.min == q.max():
+		return q.max(), nil
+	case rule == store.Lower: // the first at or after
+		i := q.min
+		for i < q.max() && timeOf(i) < ms {
+			i++
 		}
+		return i, nil
+	case rule == store.Upper: // the last at or before
+		i := q.max() - 1
+		for i > q.min && timeOf(i) > ms {
+			i--
+		}
+		return i, nil
 	}
-	qo.Tolerant = true
-	var err error
-	if r.set, err = consumequeue.Open(qo); err != nil {
-		return err
-	}
-	if err := r.findBroken(); err != nil {
-		return err
-	}
-	before := int64(0)
-	for q := range r.set.All() {
-		before += q.MaxOffset()
-	}
-	if len(r.log.Segments()) == 0 && before > 0 && r.o.CommitLog.OnDamage != commitlog.DamageCut {
-		return fmt.Errorf("%w: look whether %s is the right directory and mounted; if the log is really lost, open with OnDamage = Cut to begin anew", ErrNoLog, r.o.CommitLogDir)
-	}
-	cut := r.set.TruncateTo
-	if r.o.ReadOnly {
-		cut = r.set.Hide
-	}
-	if err := cut(r.rep.End); err != nil {
-		return fmt.Errorf("cut the queues to the log's end %d: %w", r.rep.End, err)
-	}
-	for q := range r.set.All() {
-		before -= q.MaxOffset()
-	}
-	r.rep.TruncatedUnits = before
-	r.changed = r.changed || before > 0
-	if err := r.set.CorrectMin(r.minPhy()); err != nil {
-		return fmt.Errorf("correct minimum offsets: %w", err)
-	}
-	return nil
+	return s.nearest(q, ms, timeOf), nil
 }
 
-// findBroken notes the queues whose files cannot be a queue (a file is missing in the middle, or was cut): they are derived data and can be made again. What is
-// wrong with all queues alike is wrong with the options, and what is wrong with the file system is not for us to delete.
-func (r *recovery) findBroken() error {
-	r.broken = map[QueueKey]string{}
-	var sizes []error
-	for _, s := range r.set.Strays() {
-		switch {
-		case s.Err == nil:
-			continue
-		case errors.Is(s.Err, mappedfile.ErrCorrupt):
-		case errors.Is(s.Err, mappedfile.ErrWrongSize), errors.Is(s.Err, consumequeue.ErrMalformed):
-			sizes = append(sizes, s.Err)
+// nearest is 4.9.8's search in one file: of several messages of that very time it answers the one that its halving meets.
+func (s *Store) nearest(q *queue, ms int64, timeOf func(int64) int64) int64 {
+	per := s.perFile()
+	// The first file whose last message is not older, else the last file.
+	start := q.min / per * per
+	for start+per < q.max() && timeOf(start+per-1) < ms {
+		start += per
+	}
+	low, high := max(q.min, start), min(q.max(), start+per)-1
+	left, right := int64(-1), int64(-1)
+	for low <= high {
+		mid := start + (low-start+high-start)/2
+		switch t := timeOf(mid); {
+		case t == ms:
+			return mid
+		case t > ms:
+			high, right = mid-1, mid
 		default:
-			return s.Err
-		}
-		r.broken[QueueKey{s.Topic, s.QueueID}] = "cannot be opened"
-	}
-	if len(sizes) == 0 {
-		return nil
-	}
-	for q := range r.set.All() {
-		if len(q.Files()) > 0 {
-			return nil
+			low, left = mid+1, mid
 		}
 	}
-	return errors.Join(sizes...)
+	switch {
+	case left < 0:
+		return right
+	case right < 0:
+		return left
+	case ms-timeOf(left) <= timeOf(right)-ms:
+		return left
+	}
+	return right
 }
 
-// completeQueues makes the queues hold every record below the log's end, and nothing else.
-func (r *recovery) completeQueues() (damage int64, err error) {
-	var faults map[QueueKey]string
-	from := r.minPhy()
-	switch sum := r.start.summary; {
-	case sum != nil:
-		if faults, from, err = compareKnown(r.set, sum, r.minPhy(), max(sum.EndPhyOffset, r.minPhy())); err != nil {
-			return -1, err
-		}
-		for _, k := range sum.Queues {
-			if k.LastPhy < r.rep.End {
-				r.next[QueueKey{k.Topic, k.QueueID}] = k.Max
-			}
-		}
-	case r.o.SkipQueueCheck:
-		faults = map[QueueKey]string{}
-		var p record.Parser
-		for q := range r.set.All() {
-			ok, err := lastUnitAgrees(r.log, q, &p)
-			if err != nil {
-				return -1, err
-			}
-			if !ok {
-				faults[QueueKey{q.Topic(), q.ID()}] = "has a last unit that points elsewhere"
-			}
-		}
-		from = max(from, r.start.scanFrom)
-		r.rep.QueuesUnchecked = true
-	default:
-		faults = map[QueueKey]string{}
+// Lookup is the record at phyOffset; 0 finds the first of the log.
+func (s *Store) Lookup(phyOffset int64) (*record.Message, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, store.ErrClosed
 	}
-	maps.Copy(faults, r.broken)
-
-	c := newChecker(r.set, from)
-	c.multi = r.o.MultiDispatch
-	c.whole, c.readOnly = from <= r.minPhy(), r.o.ReadOnly
-	c.skip = r.broken
-	c.expected = maps.Clone(r.next)
-	c.dispatched, c.dispatchedTime = r.rep.End, r.start.page.MinTimestamp()
-	if !r.start.clean {
-		c.dispatched = r.start.scanFrom
+	if phyOffset == 0 && s.began {
+		phyOffset = s.min
 	}
-	c.trusting = r.o.SkipQueueCheck && r.start.summary == nil
-	if damage, err := r.pass("queues", c); err != nil {
-		return damage, err
+	if !s.began || phyOffset < s.min || phyOffset >= s.end {
+		return nil, fmt.Errorf("look up %d: %w", phyOffset, store.ErrNotFound)
 	}
-	if err := r.judge(c, faults); err != nil {
-		return -1, err
+	r := s.at(phyOffset)
+	if r == nil {
+		return nil, fmt.Errorf("look up %d: %w", phyOffset, store.ErrNotARecord)
 	}
-	if len(faults) == 0 {
-		return -1, nil
-	}
-	if r.o.ReadOnly {
-		r.rep.LackingQueues = names(faults)
-		return -1, nil
-	}
-	return r.rebuild(faults)
+	return r.copy(), nil
 }
 
-// rebuild empties the queues with faults and fills them from the log's start.
-func (r *recovery) rebuild(faults map[QueueKey]string) (damage int64, err error) {
-	r.changed = true
-	// From here on the summary knows more of a queue than there is; half a queue may even look whole. Without it, the next open compares everything.
-	if err := checkpoint.RemoveSummary(r.o.FS, r.o.Root); err != nil {
-		return -1, fmt.Errorf("rebuild queues: %w", err)
-	}
-	c := newChecker(r.set, r.minPhy())
-	c.multi = r.o.MultiDispatch
-	c.whole, c.only = true, map[QueueKey]bool{}
-	for k := range faults {
-		if _, err := r.set.ResetQueue(k.Topic, k.QueueID); err != nil {
-			return -1, fmt.Errorf("rebuild queue %s-%d: %w", k.Topic, k.QueueID, err)
-		}
-		c.only[k] = true
-	}
-	if damage, err := r.pass("rebuild", c); err != nil {
-		return damage, err
-	}
-	for k := range faults {
-		r.rep.RebuiltQueues = insert(r.rep.RebuiltQueues, k)
-	}
-	left := map[QueueKey]string{}
-	if err := r.judge(c, left); err != nil {
-		return -1, err
-	}
-	for k, why := range left {
-		return -1, fmt.Errorf("rebuild queue %s-%d: it still %s", k.Topic, k.QueueID, why)
-	}
-	return -1, nil
-}
-
-// pass shows every record from c.from to the log's end to c.
-func (r *recovery) pass(stage string, c *checker) (damage int64, err error) {
-	const step = 4 << 20 // bytes between two reports of progress
-	end, told := r.rep.End, c.from
-	cur := r.log.NewCursor(c.from)
-	defer cur.Close()
-	var m record.Meta
-	for cur.Offset() < end {
-		at := cur.Offset()
-		switch err := cur.Next(&m, end); {
-		case errors.Is(err, commitlog.ErrNotYet): // only blanks were left
-			r.o.Progress(stage, end-c.from, end-c.from)
-			return -1, nil
-		case errors.Is(err, mappedfile.ErrCorrupt):
-			return at, err
-		case err != nil:
-			return -1, err
-		}
-		if err := c.see(&m); err != nil {
-			return -1, err
-		}
-		r.rep.LastStoreTime = max(r.rep.LastStoreTime, m.StoreTimestamp)
-		if cur.Offset()-told >= step {
-			told = cur.Offset()
-			r.o.Progress(stage, told-c.from, end-c.from)
-		}
-	}
-	r.o.Progress(stage, end-c.from, end-c.from)
-	return -1, nil
-}
-
-// judge adds the queues that disagree with the log to faults, and what c learned to the report.
-func (r *recovery) judge(c *checker, faults map[QueueKey]string) error {
-	r.rep.CheckedRecords += c.records
-	r.rep.RebuiltUnits += c.appended
-	r.rep.UnqueuedRecords += c.unqueued
-	r.changed = r.changed || c.appended > 0
-	judged := map[QueueKey]bool{}
-	one := func(k QueueKey, q *consumequeue.Queue) error {
-		judged[k] = true
-		t := c.tracks[k]
-		why, err := c.verdict(q, t)
-		if err == nil && why != "" && t == nil && !c.multi {
-			why, err = r.foreign(q, why)
-		}
-		if err != nil {
-			return err
-		}
-		if why != "" && faults[k] == "" {
-			faults[k] = why
-		}
-		if t != nil {
-			if t.filled && c.only == nil {
-				r.rep.RebuiltQueues = insert(r.rep.RebuiltQueues, k)
-			}
-			r.next[k] = max(r.next[k], t.next)
-			if t.reused {
-				r.rep.ReusedOffsets = insert(r.rep.ReusedOffsets, k)
-			}
-			if t.gap {
-				r.rep.LogGaps = insert(r.rep.LogGaps, k)
-			}
-		}
-		return nil
-	}
-	for q := range r.set.All() {
-		k := QueueKey{q.Topic(), q.ID()}
-		if c.only != nil && !c.only[k] {
-			continue
-		}
-		if err := one(k, q); err != nil {
-			return err
-		}
-	}
-	for k := range c.tracks {
-		if !judged[k] && !c.tracks[k].impossible {
-			if err := one(k, nil); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// foreign takes back the verdict on a queue that no record belongs to if its last record names it in INNER_MULTI_DISPATCH: it was filled with that on, and stays as it is.
-func (r *recovery) foreign(q *consumequeue.Queue, why string) (string, error) {
-	var p record.Parser
-	ok, err := lastUnitAgrees(r.log, q, &p)
-	if ok {
-		why = ""
-	}
-	return why, err
-}
-
-// settle makes the result durable and leaves a checkpoint and a summary that say so.
-func (r *recovery) settle() error {
-	if r.o.ReadOnly || !r.changed && r.start.clean && r.start.summary != nil {
-		return nil
-	}
-	if _, err := r.log.Flush(); err != nil {
-		return fmt.Errorf("flush the log after recovery: %w", err)
-	}
-	if err := r.set.Flush(); err != nil {
-		return fmt.Errorf("flush the queues after recovery: %w", err)
-	}
-	if len(r.log.Segments()) == 0 || r.rep.QueuesUnchecked {
-		return nil
-	}
-	p := r.start.page
-	if r.rep.LastStoreTime > 0 && (r.changed || !r.start.clean) {
-		p.PhysicMsgTimestamp, p.LogicsMsgTimestamp = r.rep.LastStoreTime, r.rep.LastStoreTime
-		p.ConfirmPhyOffset = min(p.ConfirmPhyOffset, r.rep.End)
-		p.MasterFlushedOffset = min(p.MasterFlushedOffset, r.rep.End)
-		if err := checkpoint.Write(r.o.FS, checkpoint.Path(r.o.Root), p); err != nil {
-			return fmt.Errorf("write the checkpoint after recovery: %w", err)
-		}
-		r.start.page = p
-	}
-	sum, err := Summarize(r.log, r.set.Snapshot(), r.rep.End, false)
+// copy decodes r's bytes again, from a copy.
+func (r *rec) copy() *record.Message {
+	m, err := record.Decode(append([]byte(nil), r.bytes...))
 	if err != nil {
-		return err
+		panic(err) // it was decoded when it came
 	}
-	if err := checkpoint.WriteSummary(r.o.FS, r.o.Root, sum); err != nil {
-		return fmt.Errorf("write the summary after recovery: %w", err)
-	}
-	r.start.summary = sum
-	return nil
+	return m
 }
 
-func (r *recovery) opened() *Opened {
-	o := &Opened{
-		Log: r.log, Queues: r.set, Page: r.start.page, Summary: r.start.summary, Report: r.rep,
-		Dispatched: r.rep.End, DispatchFrom: r.rep.End, NextOffsets: r.next,
+// LookupID is Lookup by offset message id.
+func (s *Store) LookupID(messageID string) (*record.Message, error) {
+	_, phyOffset, err := record.ParseOffsetMessageID(messageID)
+	if err != nil {
+		return nil, fmt.Errorf("look up message id %q: %w: %w", messageID, store.ErrNotFound, err)
 	}
-	if !r.rep.Clean {
-		o.DispatchFrom = max(r.rep.Start, r.minPhy())
+	m, err := s.Lookup(phyOffset)
+	if err == nil && !strings.EqualFold(m.OffsetMessageID(), messageID) {
+		return nil, fmt.Errorf("look up message id %q: %w", messageID, store.ErrNotFound)
 	}
-	return o
-}
-
-func (k QueueKey) String() string { return fmt.Sprintf("%s-%d", k.Topic, k.QueueID) }
-
-func names(faults map[QueueKey]string) []string {
-	var s []string
-	for k := range maps.Keys(faults) {
-		s = append(s, k.String())
-	}
-	slices.Sort(s)
-	return s
-}
-
-// insert adds k to a sorted list of names.
-func insert(s []string, k QueueKey) []string {
-	i, found := slices.BinarySearch(s, k.String())
-	if found {
-		return s
-	}
-	return slices.Insert(s, i, k.String())
+	return m, err
 }
