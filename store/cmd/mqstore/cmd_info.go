@@ -1,0 +1,189 @@
+package main
+
+import (
+	"errors"
+	"io"
+
+	"github.com/mqstore/mqstore/store/internal/repair"
+)
+
+type infoCmd struct {
+	storeArgs
+	jsonFlag
+}
+
+func (*infoCmd) Help() string {
+	return "Counting the messages reads the log once; damage met on the way, or behind the log's end, gives exit code 1."
+}
+
+func (*infoCmd) Examples() string {
+	return "  mqstore info /data/store\n  mqstore info --json /data/store | jq .maxPhyOffset"
+}
+
+// infoJSON has -1 for what an empty store has none of.
+type infoJSON struct {
+	CleanExit           bool           `json:"cleanExit"`
+	MinPhyOffset        int64          `json:"minPhyOffset"`
+	MaxPhyOffset        int64          `json:"maxPhyOffset"`
+	Segments            int            `json:"segments"`
+	SegmentSize         int64          `json:"segmentSize"`
+	Messages            int64          `json:"messages"`
+	Topics              int            `json:"topics"`
+	Queues              int            `json:"queues"`
+	Checkpoint          checkpointJSON `json:"checkpoint"`
+	FirstStoreTimestamp int64          `json:"firstStoreTimestamp"`
+	LastStoreTimestamp  int64          `json:"lastStoreTimestamp"`
+	Index               indexJSON      `json:"index"`
+}
+
+type checkpointJSON struct {
+	PhysicMsgTimestamp int64 `json:"physicMsgTimestamp"`
+	LogicsMsgTimestamp int64 `json:"logicsMsgTimestamp"`
+	IndexMsgTimestamp  int64 `json:"indexMsgTimestamp"`
+}
+
+type indexJSON struct {
+	Kind              string `json:"kind"`
+	ProgressPhyOffset int64  `json:"progressPhyOffset"`
+	Entries           int64  `json:"entries"`
+}
+
+func (c *infoCmd) Run(e *env) error {
+	l, err := e.look(c.storeArgs)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	s, err := l.open()
+	if err != nil {
+		return err
+	}
+	st := s.Stats()
+	j := infoJSON{MinPhyOffset: st.MinPhyOffset, MaxPhyOffset: st.MaxPhyOffset, Segments: len(l.files.Segments()), SegmentSize: l.files.SegmentSize(),
+		FirstStoreTimestamp: -1, LastStoreTimestamp: -1}
+	if j.CleanExit, err = l.files.CleanExit(); err != nil {
+		return explain(c.Dir, err)
+	}
+	topics := map[string]bool{}
+	for _, q := range s.Queues() {
+		topics[q.Topic] = true
+		j.Queues++
+	}
+	j.Topics = len(topics)
+	page, err := l.files.Checkpoint()
+	if err != nil {
+		return explain(c.Dir, err)
+	}
+	j.Checkpoint = checkpointJSON{page.PhysicMsgTimestamp, page.LogicsMsgTimestamp, page.IndexMsgTimestamp}
+	ix, err := l.files.Index()
+	if err != nil {
+		return explain(c.Dir, err)
+	}
+	j.Index = indexJSON{ix.Kind, ix.ProgressPhyOffset, ix.Entries}
+	damage, behind, err := c.count(l, &j)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		err = e.json(j)
+	} else {
+		c.print(l, &j, ix)
+	}
+	dropped := s.Recovery().DroppedBytes
+	switch {
+	case err != nil:
+		return err
+	case damage > 0:
+		return nothing("%s in the log (mqstore dump names them)", count(damage, "damaged place", "damaged places"))
+	case dropped > 0 && !l.live:
+		return nothing("the log is damaged at its end, %d: %s in the %s behind (mqstore dump shows them)", j.MaxPhyOffset,
+			count(behind, "whole record", "whole records"), count(dropped, "byte", "bytes"))
+	}
+	return nil
+}
+
+// count reads the log for what only its records know: up to the end that the store was opened with and, if damage is what
+// ended it there, how many whole records lie behind.
+func (c *infoCmd) count(l *look, j *infoJSON) (damage int, behind int64, err error) {
+	r, err := l.files.ReadLog(0)
+	if err != nil {
+		return 0, 0, explain(c.Dir, err)
+	}
+	defer r.Close()
+	r.MetaOnly = true
+	bar := l.e.progress(false)
+	defer bar.end()
+	start, end := r.Offset(), j.MaxPhyOffset
+	total := end - start
+	if segs := l.files.Segments(); l.store.Recovery().DroppedBytes > 0 && len(segs) > 0 {
+		total = segs[len(segs)-1].End() - start
+	}
+	for {
+		if err := l.e.ctx.Err(); err != nil {
+			return 0, 0, err
+		}
+		if r.Offset() >= end {
+			if l.live {
+				return damage, 0, nil // what has come since
+			}
+			r.MetaOnly = false
+		}
+		bar.at("count messages", r.Offset()-start, total)
+		rec, err := r.Next()
+		if d := (*repair.Damage)(nil); errors.As(err, &d) {
+			if d.From < end {
+				damage++
+			}
+			continue
+		}
+		if err == io.EOF {
+			return damage, behind, nil
+		}
+		if err != nil {
+			return 0, 0, explain(c.Dir, err)
+		}
+		if rec.Meta.PhyOffset >= end {
+			if rec.CRC == nil {
+				behind++
+			}
+			continue
+		}
+		j.Messages++
+		if j.FirstStoreTimestamp < 0 {
+			j.FirstStoreTimestamp = rec.Meta.StoreTimestamp
+		}
+		j.LastStoreTimestamp = rec.Meta.StoreTimestamp
+	}
+}
+
+func (c *infoCmd) print(l *look, j *infoJSON, ix repair.Index) {
+	e := l.e
+	line := func(name, format string, args ...any) {
+		e.printf("%-14s "+format+"\n", append([]any{name}, args...)...)
+	}
+	line("store", "%s", c.Dir)
+	switch {
+	case l.live:
+		line("state", "in use by a running process")
+	case j.CleanExit:
+		line("state", "closed cleanly")
+	default:
+		line("state", "NOT closed cleanly: the abort file is there, and the next opening recovers")
+	}
+	if j.Segments == 0 {
+		line("log", "empty: no files")
+	} else {
+		line("log", "%s of %s, physical offsets %d to %d (%s)", count(j.Segments, "segment", "segments"), size(j.SegmentSize),
+			j.MinPhyOffset, j.MaxPhyOffset, size(j.MaxPhyOffset-j.MinPhyOffset))
+	}
+	line("messages", "%s", count(j.Messages, "record", "records"))
+	line("first stored", "%s", stamp(j.FirstStoreTimestamp))
+	line("last stored", "%s", stamp(j.LastStoreTimestamp))
+	line("queues", "%s in %s", count(j.Queues, "queue", "queues"), count(j.Topics, "topic", "topics"))
+	line("checkpoint", "log %s, queues %s, index %s", stamp(j.Checkpoint.PhysicMsgTimestamp), stamp(j.Checkpoint.LogicsMsgTimestamp), stamp(j.Checkpoint.IndexMsgTimestamp))
+	if ix.Kind == "none" {
+		line("index", "none")
+	} else {
+		line("index", "%s, %s, %s, up to physical offset %d", ix.Kind, count(ix.Files, "file", "files"), count(ix.Entries, "entry", "entries"), ix.ProgressPhyOffset)
+	}
+}
