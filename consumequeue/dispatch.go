@@ -184,6 +184,15 @@ func (q *Queue) renew() error {
 	return nil
 }
 
+// extended reports whether have is what the original makes of u with an extension unit: the same but for the tags code, which is an address that holds it.
+func (q *Queue) extended(have, u Unit) bool {
+	if !have.IsExtAddress() || q.set.o.ExtDir == "" {
+		return have.IsExtAddress()
+	}
+	x, err := q.Ext(have.TagsCode)
+	return err == nil && x.TagsCode == u.TagsCode
+}
+
 // mend compares a record that was dispatched again with the unit in its place. The caller holds writer.
 func (q *Queue) mend(at int64, u Unit) error {
 	if at < q.min.Load() || at >= q.max.Load() {
@@ -204,7 +213,7 @@ func (q *Queue) mend(at int64, u Unit) error {
 			q.conflicts.Add(1)
 			return nil
 		}
-		if have.Size == u.Size && have.IsExtAddress() {
+		if have.Size == u.Size && q.extended(have, u) {
 			return nil
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/mqstore/mqstore/commitlog/mappedfile"
 	"github.com/mqstore/mqstore/commitlog/mappedfile/faultfs"
 	"github.com/mqstore/mqstore/commitlog/record"
+	"github.com/mqstore/mqstore/conformance/golden"
 	"github.com/mqstore/mqstore/consumequeue"
 )
 
@@ -357,17 +359,36 @@ func TestATornUnitIsMendedByItsRecord(t *testing.T) {
 	})
 }
 
-// TestExtAddressesSurviveTheirRecords: a unit with an extension address is no torn one.
-func TestExtAddressesSurviveTheirRecords(t *testing.T) {
-	fs := faultfs.New()
-	us := run(0, 3)
-	us[1].TagsCode = -1 << 63
-	plant(fs, map[int64][]byte{0: file(us...)})
-	s := open(t, small(fs))
-	fill(t, s, 0, 3)
-	if d := cmp.Diff(us, held(t, s.Queue(topic, 0))); d != "" {
-		t.Error(d)
+// TestExtAddressesAreNotTornTags: a unit whose tags code is the address of an extension unit of its record is as it should be; one that leads nowhere is mended.
+func TestExtAddressesAreNotTornTags(t *testing.T) {
+	m := golden.Load(t, "consumequeueext")
+	root := filepath.Join(golden.Extract(t, "consumequeueext"), "store")
+	before := tree(t, root)
+	dispatch := func(extDir string) {
+		s := open(t, consumequeue.Options{Dir: filepath.Join(root, "consumequeue"), ExtDir: extDir, Clean: true})
+		for _, r := range logRecords(t, filepath.Join(root, "commitlog"), delayOf(t, m.Config)) {
+			if err := s.Dispatch(&r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for q := range s.All() {
+			for i, u := range held(t, q) {
+				if u.IsExtAddress() != (extDir != "elsewhere") {
+					t.Fatalf("%s unit %d: %+v", q, i, u)
+				}
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
+	for _, dir := range []string{filepath.Join(root, "consumequeue_ext"), ""} {
+		dispatch(dir)
+		if d := cmp.Diff(before, tree(t, root)); d != "" {
+			t.Fatalf("files changed:\n%s", d)
+		}
+	}
+	dispatch("elsewhere")
 }
 
 func TestNamesThatAreNoDirectoriesAreRefused(t *testing.T) {

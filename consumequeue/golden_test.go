@@ -169,7 +169,7 @@ func TestOriginalsQueuesAnswerAsTheOriginal(t *testing.T) {
 			for _, readOnly := range []bool{true, false} {
 				s := open(t, consumequeue.Options{
 					Dir: filepath.Join(root, "consumequeue"), ExtDir: filepath.Join(root, "consumequeue_ext"),
-					ReadOnly: readOnly, StoreTime: storeTimes(metas),
+					ReadOnly: readOnly, Clean: true, StoreTime: storeTimes(metas),
 				})
 				if err := s.CorrectMin(m.Queries.MinPhyOffset); err != nil {
 					t.Fatal(err)

@@ -178,8 +178,9 @@ func TestReport27DamageOfAQueueFileIsNeverAPanic(t *testing.T) {
 		}
 		for i := range b {
 			bad := bytes.Clone(b)
-			bad[i] ^= byte(1 << (i % 8))
-			damage(fmt.Sprintf("bit %d of byte %d flipped", i%8, i), bad)
+			bit := (i + i/8) % 8
+			bad[i] ^= 1 << bit
+			damage(fmt.Sprintf("bit %d of byte %d flipped", bit, i), bad)
 		}
 	}
 	t.Logf("%d damaged files", n)
