@@ -36,6 +36,10 @@ func OpenReadOnly(dir string, o Options) (*ReadOnlyStore, error) {
 }
 
 func openReadOnly(dir string, o Options, delay record.DelayTable) (*ReadOnlyStore, error) {
+	foreign, err := foreignFormats(o.FS, dir, true)
+	if err != nil {
+		return nil, fmt.Errorf("open %s read-only: %w", dir, fromBelow(err))
+	}
 	begin := time.Now()
 	opened, warnings, err := recoverDirectory(dir, &o, delay, true)
 	if err != nil {
@@ -45,7 +49,7 @@ func openReadOnly(dir string, o Options, delay record.DelayTable) (*ReadOnlyStor
 		reader:   reader{o: o, log: opened.Log, queues: opened.Queues},
 		dir:      dir,
 		report:   reportOf(opened.Report, time.Since(begin)),
-		warnings: warnings,
+		warnings: append(foreign, warnings...),
 	}, nil
 }
 

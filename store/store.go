@@ -64,6 +64,10 @@ func Open(dir string, o Options) (_ *DefaultMessageStore, err error) {
 	if err := checkDirectory(o.FS, dir, o.CommitLogDir, false); err != nil {
 		return nil, err
 	}
+	foreign, err := foreignFormats(o.FS, dir, false)
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", dir, fromBelow(err))
+	}
 	if err := o.FS.MkdirAll(dir); err != nil {
 		return nil, fmt.Errorf("open store: create %s: %w", dir, fromBelow(err))
 	}
@@ -83,9 +87,9 @@ func Open(dir string, o Options) (_ *DefaultMessageStore, err error) {
 		return nil, fmt.Errorf("open store %s: %w", dir, fromBelow(err))
 	}
 	s.reader = reader{o: o, log: opened.Log, queues: opened.Queues}
-	s.page, s.warnings = opened.Page, warnings
+	s.page, s.warnings = opened.Page, append(foreign, warnings...)
 	s.report = reportOf(opened.Report, time.Since(begin))
-	for _, w := range warnings {
+	for _, w := range s.warnings {
 		o.Logger.Warn(w, "dir", dir)
 	}
 	s.counters = newCounters(func(k queueKey) int64 {
@@ -123,11 +127,6 @@ func recoverDirectory(dir string, o *Options, delay record.DelayTable, readOnly 
 			return nil, nil, err
 		}
 	}
-	more, err := foreignFormats(o.FS, dir, readOnly)
-	if err != nil {
-		return nil, nil, err
-	}
-	warnings = append(warnings, more...)
 	flush := commitlog.AsyncFlush
 	if o.FlushMode == SyncFlush {
 		flush = commitlog.SyncFlush
