@@ -38,7 +38,9 @@ func Summarize(l *commitlog.Log, known []consumequeue.Known, end int64, clean bo
 // with the log must begin so that queues that only lack their tail are completed: at most from.
 func compareKnown(set *consumequeue.Set, sum *checkpoint.Summary, minPhy, from int64) (faults map[QueueKey]string, checkFrom int64, err error) {
 	faults = map[QueueKey]string{}
+	known := map[QueueKey]bool{}
 	for _, k := range sum.Queues {
+		known[QueueKey{k.Topic, k.QueueID}] = true
 		q := set.Queue(k.Topic, k.QueueID)
 		if k.LastPhy < minPhy { // everything that was known of it has expired
 			if q != nil && q.MaxOffset() > 0 && q.MaxOffset() < k.Max {
@@ -58,6 +60,19 @@ func compareKnown(set *consumequeue.Set, sum *checkpoint.Summary, minPhy, from i
 			faults[QueueKey{k.Topic, k.QueueID}] = why
 		case lacksTail:
 			from = min(from, q.MaxPhyOffset())
+		}
+	}
+	for q := range set.All() {
+		k := QueueKey{q.Topic(), q.ID()}
+		if known[k] || q.MinOffset() == q.MaxOffset() {
+			continue
+		}
+		first, err := phyOf(q, q.MinOffset())
+		if err != nil {
+			return nil, 0, err
+		}
+		if first < sum.EndPhyOffset {
+			faults[k] = "was not there"
 		}
 	}
 	return faults, from, nil

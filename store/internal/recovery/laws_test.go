@@ -11,6 +11,7 @@ import (
 	"github.com/mqstore/mqstore/checkpoint"
 	"github.com/mqstore/mqstore/commitlog"
 	"github.com/mqstore/mqstore/commitlog/mappedfile"
+	"github.com/mqstore/mqstore/consumequeue"
 	"github.com/mqstore/mqstore/store/internal/recovery"
 )
 
@@ -839,4 +840,59 @@ func (w *world) image() string {
 		b.Write(c)
 	}
 	return b.String()
+}
+
+// Units that a good log knows nothing of: whichever way one of them got there, its queue is rebuilt.
+func TestUnitsWithoutARecordAreNotServed(t *testing.T) {
+	unit := func(phy int64, size int32) []byte {
+		b := make([]byte, consumequeue.UnitSize)
+		consumequeue.PutUnit(b, consumequeue.Unit{PhyOffset: phy, Size: size})
+		return b
+	}
+	cases := map[string]func(w *world, at int64){
+		// Left from before a truncation, in the place behind the last unit: it points at the start of another queue's record.
+		"one more": func(w *world, at int64) {
+			w.edit("consumequeue/A/0/00000000000000000600", func(b []byte) { copy(b[100:], unit(at, 10)) })
+		},
+		"last one elsewhere": func(w *world, at int64) {
+			w.edit("consumequeue/A/0/00000000000000000600", func(b []byte) { copy(b[80:], unit(at, 10)) })
+		},
+		"queue of no record":  func(w *world, at int64) { w.plant("consumequeue/Z/7/00000000000000000000", unit(at, 10)) },
+		"topic's other queue": func(w *world, at int64) { w.plant("consumequeue/A/9/00000000000000000000", unit(at, 10)) },
+	}
+	for name, damage := range cases {
+		for _, clean := range []bool{true, false} {
+			for _, summary := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%s/clean=%v/summary=%v", name, clean, summary), func(t *testing.T) {
+					w := newWorld(t, 1)
+					w.open()
+					w.put("A", 0, 35, 100)
+					at := w.put("B", 0, 2, 100).PhyOffset
+					w.put("B", 0, 1, 100)
+					w.dispatch(-1)
+					want := w.dump()
+					if clean {
+						w.close()
+					} else {
+						w.checkpoint(false)
+						w.kill()
+					}
+					if !summary {
+						w.forgetSummary()
+					}
+					damage(w, at)
+					r := w.open()
+					if w.dump() != want {
+						t.Fatalf("got\n%swant\n%s%+v", w.dump(), want, r)
+					}
+					w.opensTheSame()
+				})
+			}
+		}
+	}
+}
+
+// plant makes a queue file that holds b and zeros.
+func (w *world) plant(path string, b []byte) {
+	w.fs.Plant(root+"/"+path, append(b, make([]byte, unitsPer*consumequeue.UnitSize-len(b))...))
 }
