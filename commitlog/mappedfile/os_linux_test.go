@@ -427,19 +427,40 @@ func median(v []int64) int64 {
 	return v[len(v)/2]
 }
 
+// Also into a file that was copied here by large writes.
 func TestSmallSyncsWriteLittle(t *testing.T) {
-	dir := t.TempDir()
-	s := open(t, mappedfile.SequenceOptions{Dir: filepath.Join(dir, "q"), FileSize: 32 << 20, Ahead: true, Prewrite: true})
-	var each []int64
-	for range 300 {
-		mustPut(t, s, block('x', 256))
-		before := deviceBytes(t, dir)
-		_, err := s.Flush()
-		ok(t, err)
-		each = append(each, deviceBytes(t, dir)-before)
-	}
-	if m := median(each); m >= 64<<10 {
-		t.Errorf("a sync of 256 bytes writes %d bytes", m)
+	for _, c := range []struct {
+		name     string
+		copied   bool
+		prewrite bool
+	}{{"new", false, true}, {"new,async", false, false}, {"copied", true, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			const size = 32 << 20
+			dir := filepath.Join(t.TempDir(), "q")
+			if c.copied {
+				ok(t, os.MkdirAll(dir, 0o755))
+				f, err := os.Create(filepath.Join(dir, fmt.Sprintf("%020d", 0)))
+				ok(t, err)
+				for range size >> 20 {
+					_, err := f.Write(make([]byte, 1<<20))
+					ok(t, err)
+				}
+				ok(t, f.Sync())
+				ok(t, f.Close())
+			}
+			s := open(t, mappedfile.SequenceOptions{Dir: dir, FileSize: size, Ahead: true, Prewrite: c.prewrite})
+			var each []int64
+			for range 300 {
+				mustPut(t, s, block('x', 256))
+				before := deviceBytes(t, dir)
+				_, err := s.Flush()
+				ok(t, err)
+				each = append(each, deviceBytes(t, dir)-before)
+			}
+			if m := median(each); m >= 64<<10 {
+				t.Errorf("a sync of 256 bytes writes %d bytes", m)
+			}
+		})
 	}
 }
 

@@ -347,6 +347,9 @@ func (s *Sequence) allocate(f *file, pos, end int64) error {
 			return fmt.Errorf("append to %s: %w", s.o.Dir, err)
 		}
 	}
+	if have == 0 && s.o.Prewrite {
+		_ = f.m.Advise(AdviceDontNeed, pos, size-pos) // read or written by large calls before, the file lies in large folios: each small sync would write a whole one
+	}
 	f.allocated.Store(to)
 	return nil
 }
