@@ -277,7 +277,7 @@ func isTagged(f goFile, tag string) bool {
 	return false
 }
 
-// Every package says in doc.go what it is. A command says it in main.go; commitlog/invariant has two files, of which each build sees one.
+// Every package says in doc.go what it is, or in the file of its own name. A command says it in main.go; commitlog/invariant has two files, of which each build sees one.
 func TestEveryPackageHasDoc(t *testing.T) {
 	documented, names := map[string]bool{}, map[string]string{}
 	for _, f := range goFiles(t) {
@@ -293,7 +293,7 @@ func TestEveryPackageHasDoc(t *testing.T) {
 		switch {
 		case f.ast.Name.Name == "main" && (base == "main.go" || base == "doc.go"):
 			documented[f.pkg] = true
-		case f.pkg == "commitlog/invariant" || base == "doc.go":
+		case f.pkg == "commitlog/invariant" || base == "doc.go" || base == f.ast.Name.Name+".go":
 			if !strings.HasPrefix(f.ast.Doc.Text(), want) {
 				t.Errorf("%s: the package comment must begin with %q", f.name, want)
 			}
@@ -302,7 +302,7 @@ func TestEveryPackageHasDoc(t *testing.T) {
 	}
 	for pkg := range names {
 		if !documented[pkg] {
-			t.Errorf("%s has no doc.go with a package comment", pkg)
+			t.Errorf("%s has no package comment in doc.go", pkg)
 		}
 	}
 }
