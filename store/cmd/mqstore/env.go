@@ -21,6 +21,7 @@ type env struct {
 	out    *bufio.Writer
 	stdout io.Writer // below out: asked only whether it is a terminal
 	stderr io.Writer
+	enc    *json.Encoder // over out, once used
 }
 
 // jsonFlag is the flag of every verb that has results.
@@ -30,9 +31,11 @@ type jsonFlag struct {
 
 // json writes v as one line.
 func (e *env) json(v any) error {
-	enc := json.NewEncoder(e.out)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	if e.enc == nil {
+		e.enc = json.NewEncoder(e.out)
+		e.enc.SetEscapeHTML(false)
+	}
+	return e.enc.Encode(v)
 }
 
 func (e *env) printf(format string, args ...any) { fmt.Fprintf(e.out, format, args...) }

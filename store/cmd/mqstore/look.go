@@ -212,7 +212,7 @@ func explain(dir string, err error) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w: is the path right, and the disk mounted?", err)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%w: this process runs as user id %d%s", err, os.Getuid(), ownerOf(dir))
+		return fmt.Errorf("%w; this process runs as user id %d%s", err, os.Getuid(), ownerOf(dir))
 	}
 	return err
 }

@@ -427,3 +427,46 @@ func TestLookersReadOurOwnStore(t *testing.T) {
 		t.Errorf("units has %d, want %d", len(got), n/2)
 	}
 }
+
+// Version 2 records, which RocketMQ 5 writes for long topics, are read.
+func TestLongTopicsAreRead(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	s, err := store.Open(dir, store.Options{SegmentSize: 64 << 10, QueueFileSize: 2000, AllowV2: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := record.ParseHost("[2001:db8::1]:10911")
+	if err != nil {
+		t.Fatal(err)
+	}
+	topic := strings.Repeat("long-", 40)
+	m := &record.Message{Topic: topic, BornHost: host, StoreHost: host, Body: []byte("hello")}
+	if _, err := s.Put(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var j messageJSON
+	if err := json.Unmarshal([]byte(must(t, "dump", "--json", dir)), &j); err != nil {
+		t.Fatal(err)
+	}
+	if j.Version != 2 || j.Topic != topic || j.StoreHost != "[2001:db8::1]:10911" || string(j.Body) != "hello" {
+		t.Errorf("%+v", j)
+	}
+	if got := lines(must(t, "get", "--json", dir, topic, "0", "0")); len(got) != 2 {
+		t.Errorf("get: %v", got)
+	}
+}
+
+func TestInterruptedVerbsSaySo(t *testing.T) {
+	dir := filepath.Join(golden.Extract(t, "basic"), "store")
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	for _, args := range [][]string{{"dump", dir}, {"units", dir, "TopicA", "0"}, {"info", dir}, {"queues", dir}} {
+		var out, errs bytes.Buffer
+		if code := run(ctx, args, &out, &errs); code != exitFailed || !strings.Contains(errs.String(), args[0]+": interrupted") {
+			t.Errorf("%v: exit code %d, %q", args, code, errs.String())
+		}
+	}
+}
