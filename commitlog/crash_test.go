@@ -3,16 +3,14 @@ package commitlog
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/mqstore/mqstore/commitlog/record"
+	"github.com/mqstore/mqstore/conformance/effort"
 )
-
-var crashSeeds = flag.Int("commitlog.seeds", 100, "how many seeds the crash loop of commitlog runs")
 
 // world is a log beside what it should hold.
 type world struct {
@@ -41,7 +39,7 @@ func (w *world) fatalf(format string, args ...any) {
 // TestDurableRecordsSurviveAnyCrash appends, flushes, truncates, expires, fails and crashes at random. What was announced as durable
 // is there afterwards, what is there is a prefix of what was appended, and no crash is taken for damage.
 func TestDurableRecordsSurviveAnyCrash(t *testing.T) {
-	for seed := range uint64(*crashSeeds) {
+	for seed := range effort.Seeds(t, 100, 5000) {
 		if !t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { crashRun(t, seed) }) {
 			return
 		}

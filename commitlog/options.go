@@ -85,7 +85,7 @@ type Recovery struct {
 	FlushedTo   int64                      // every byte below was durable; -1 = unknown
 	DurableTime int64                      // ms: records stored no later were durable (the checkpoint's physical time); used when FlushedTo is unknown
 	SkipCRC     bool                       // do not verify body CRCs (sizes and stored offsets are always verified)
-	Each        func(m *record.Meta) error // every whole record from From on, in order (blanks not); its views are valid until it returns; an error ends Open
+	Each        func(m *record.Meta) error // every whole record from From on, in order (blanks not); its views are valid until it returns; an error ends Open. Open can still fail behind the last one
 	Progress    func(done, total int64)    // bytes scanned of bytes that may have to be; called now and then
 }
 

@@ -52,6 +52,9 @@ func recoverLog(o *Options, r *Recovery) (found recovered, err error) {
 		return found, err
 	}
 	found.marker = limit >= 0
+	if limit >= 0 && r.FlushedTo > limit {
+		r.FlushedTo = limit // what is beyond was given up
+	}
 	if len(segments) == 0 {
 		return found, nil
 	}
@@ -219,7 +222,7 @@ type scanner struct {
 type remains struct {
 	bytes   int64
 	records int64
-	live    int64 // records that are no leftovers of a truncation
+	live    int64 // records that are no leftovers of a truncation, and not to be cut by one
 	first   int64 // phyOffset of the first live one
 	time    int64 // its store time
 }
@@ -400,7 +403,7 @@ func (s *scanner) lookBehind(i int) error {
 				}
 				break
 			}
-			s.behind.add(&meta, s.tail.LastStoreTime)
+			s.behind.add(&meta, s.tail.LastStoreTime, s.limit)
 			pos += int64(meta.Size)
 			if seg.start+pos-s.progressed >= progressStep {
 				s.progress(seg.start+pos, false)
@@ -411,10 +414,11 @@ func (s *scanner) lookBehind(i int) error {
 }
 
 // add counts a whole record behind the end. One that was stored before the last record in front of the end was there before it: the
-// original cuts by moving its write position, and leaves the old bytes to be overwritten. Such a one is no evidence of damage.
-func (r *remains) add(m *record.Meta, lastStoreTime int64) {
+// original cuts by moving its write position, and leaves the old bytes to be overwritten. Such a one is no evidence of damage, nor
+// is one that an interrupted truncation to limit (if not negative) was about to cut.
+func (r *remains) add(m *record.Meta, lastStoreTime, limit int64) {
 	r.records++
-	if m.StoreTimestamp < lastStoreTime {
+	if m.StoreTimestamp < lastStoreTime || limit >= 0 && m.PhyOffset >= limit {
 		return
 	}
 	if r.live == 0 {
@@ -455,7 +459,7 @@ func nextWhole(p *record.Parser, b []byte, base, pos, end int64) int64 {
 
 // judge applies the law of DamageError to what lies behind the end.
 func (s *scanner) judge() error {
-	if s.limit >= 0 || s.behind.live == 0 || s.o.OnDamage == DamageCut {
+	if s.behind.live == 0 || s.o.OnDamage == DamageCut {
 		return nil
 	}
 	durable := s.behind.time <= s.r.DurableTime

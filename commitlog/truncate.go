@@ -13,7 +13,8 @@ import (
 // durable when it returns, and an interrupted truncation is finished by the next Open. Appends wait meanwhile. Whoever waits for
 // the flush of what is cut gets ErrTruncated. A failure half-way is final as that of a flush.
 //
-// Cursors and queue counters beyond phyOffset are the caller's to move.
+// Cursors and queue counters beyond phyOffset are the caller's to move. So is a mark of what is durable that it gives to Recovery
+// later: lower it before, or a crash behind the truncation can be taken for damage.
 func (l *Log) TruncateTo(phyOffset int64) error {
 	l.flush.Lock()
 	defer l.flush.Unlock()

@@ -179,3 +179,23 @@ func TestMarkerThatIsNoOffsetIsRefused(t *testing.T) {
 		t.Errorf("open: %v", err)
 	}
 }
+
+func TestInterruptedTruncationHidesNoDamageInFrontOfIt(t *testing.T) {
+	r := newRig(t)
+	r.open(Recovery{})
+	all := r.appendN(20, 400)
+	r.close()
+	if err := writeMarker(&Options{FS: r.fs, QuarantineDir: quarantined}, all[15].PhyOffset); err != nil {
+		t.Fatal(err)
+	}
+	r.edit(all[10].PhyOffset+bodyAt, flip)
+	d := wantDamage(t, r.tryOpen(Recovery{FlushedTo: all[19].End()}))
+	if d.Off != all[10].PhyOffset || d.RecordsBehind != 4 {
+		t.Errorf("%+v", d)
+	}
+	r.edit(all[10].PhyOffset+bodyAt, flip)
+	r.open(Recovery{FlushedTo: all[19].End()})
+	if r.tail.End != all[15].PhyOffset || r.tail.BelowFlushed != 0 || r.tail.DroppedRecords != 5 {
+		t.Errorf("%+v", r.tail)
+	}
+}
