@@ -14,14 +14,20 @@ type arrivals struct {
 
 	mu struct {
 		sync.Mutex
-		waiters map[queueKey]chan struct{} // closed at the next message of the queue
+		waiters map[queueKey]*waiter
 	}
 }
 
 func (a *arrivals) init() {
 	a.poked = make(chan struct{}, 1)
 	a.closed = make(chan struct{})
-	a.mu.waiters = make(map[queueKey]chan struct{})
+	a.mu.waiters = make(map[queueKey]*waiter)
+}
+
+// waiter is all that wait for the next message of one queue.
+type waiter struct {
+	n int
+	c chan struct{} // closed at that message
 }
 
 // poke makes a dispatch that is held up try again now.
@@ -40,23 +46,33 @@ func (a *arrivals) notify(topic string, queueID int32) {
 	}
 	k := queueKey{topic, queueID}
 	a.mu.Lock()
-	c := a.mu.waiters[k]
+	w := a.mu.waiters[k]
 	delete(a.mu.waiters, k)
 	a.mu.Unlock()
-	if c != nil {
-		close(c)
+	if w != nil {
+		close(w.c)
 	}
 }
 
-func (a *arrivals) wait(k queueKey) <-chan struct{} {
+func (a *arrivals) join(k queueKey) *waiter {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	c := a.mu.waiters[k]
-	if c == nil {
-		c = make(chan struct{})
-		a.mu.waiters[k] = c
+	w := a.mu.waiters[k]
+	if w == nil {
+		w = &waiter{c: make(chan struct{})}
+		a.mu.waiters[k] = w
 	}
-	return c
+	w.n++
+	return w
+}
+
+// leave forgets w when nobody is left: who polls many queues that never get a message leaves nothing behind.
+func (a *arrivals) leave(k queueKey, w *waiter) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if w.n--; w.n == 0 && a.mu.waiters[k] == w {
+		delete(a.mu.waiters, k)
+	}
 }
 
 // WaitForMessages waits until the queue holds a message at offset or beyond (long polling). It returns nil, ErrClosed, or ctx's error. An unknown queue is waited for like an empty one.
@@ -67,17 +83,26 @@ func (s *DefaultMessageStore) WaitForMessages(ctx context.Context, topic string,
 	s.arrivals.waiting.Add(1)
 	defer s.arrivals.waiting.Add(-1)
 	for {
-		// The channel first, then the offset: a message that comes between the two closes the channel.
-		c := s.arrivals.wait(queueKey{topic, queueID})
-		if s.MaxOffset(topic, queueID) > offset {
-			return nil
+		if done, err := s.waitOnce(ctx, queueKey{topic, queueID}, offset); done {
+			return err
 		}
-		select {
-		case <-c:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-s.arrivals.closed:
-			return ErrClosed
-		}
+	}
+}
+
+// waitOnce waits for the next message of the queue; done when that, or what is there already, answers the question.
+func (s *DefaultMessageStore) waitOnce(ctx context.Context, k queueKey, offset int64) (done bool, err error) {
+	// Join first, then look: a message that comes between the two closes the channel.
+	w := s.arrivals.join(k)
+	defer s.arrivals.leave(k, w)
+	if s.MaxOffset(k.topic, k.queueID) > offset {
+		return true, nil
+	}
+	select {
+	case <-w.c:
+		return false, nil
+	case <-ctx.Done():
+		return true, ctx.Err()
+	case <-s.arrivals.closed:
+		return true, ErrClosed
 	}
 }

@@ -116,7 +116,7 @@ func (q *futures) step(now time.Time) {
 		case err != nil:
 			p.f.err = q.s.putFlushFailed(&p.f.res, err)
 		default:
-			p.f.res.Status = FlushDiskTimeout
+			p.f.res.late()
 		}
 		close(p.f.done)
 		if q.room != nil {
@@ -133,7 +133,7 @@ func (q *futures) finish() {
 	q.mu.queue = nil
 	q.mu.Unlock()
 	for _, p := range rest {
-		p.f.res.Status = FlushDiskTimeout
+		p.f.res.late()
 		p.f.err = fmt.Errorf("%w before the message at %d was flushed", ErrClosed, p.f.res.PhyOffset)
 		close(p.f.done)
 		if q.room != nil {

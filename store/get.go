@@ -103,7 +103,9 @@ func (s *reader) scanUnits(r GetRequest, q *consumequeue.Queue, units consumeque
 	}
 	inMemory := s.o.MemorySize / 100 * int64(s.o.AccessInMemoryMaxRatio)
 	scan := min(units.Len(), (max(minScanBytes, min(maxMessages, units.Len())*consumequeue.UnitSize)+consumequeue.UnitSize-1)/consumequeue.UnitSize)
-	held := make([]mappedfile.View, 0, min(scan, max(maxMessages, 1), s.o.MaxTransferMessagesInMemory))
+	expected := min(scan, max(maxMessages, 1), s.o.MaxTransferMessagesInMemory)
+	held := make([]mappedfile.View, 0, expected)
+	res.Records, res.QueueOffsets = make([]View, 0, expected), make([]int64, 0, expected)
 	release := func() {
 		for _, v := range held {
 			v.Release()

@@ -29,10 +29,7 @@ func (s *DefaultMessageStore) Put(ctx context.Context, m *record.Message) (PutRe
 		s.counts.putFailures.Add(1)
 		return PutResult{}, err
 	}
-	if s.o.FlushMode == AsyncFlush || !waits(m.Properties) {
-		return r, nil
-	}
-	return s.awaitFlush(ctx, r)
+	return s.answer(ctx, r, m)
 }
 
 // PutAsync appends m now, in this goroutine, and answers later. At most 65,536 puts wait for a flush at a time: beyond that PutAsync waits for one of them.
@@ -44,7 +41,11 @@ func (s *DefaultMessageStore) PutAsync(m *record.Message) *Future {
 		s.counts.putFailures.Add(1)
 		return &Future{done: closedChan, err: err}
 	}
-	if s.o.FlushMode == AsyncFlush || !waits(m.Properties) {
+	if s.o.FlushMode == AsyncFlush && s.o.Role != SyncMaster || !waits(m.Properties) {
+		return &Future{done: closedChan, res: r}
+	}
+	r = s.confirm(r)
+	if s.o.FlushMode == AsyncFlush {
 		return &Future{done: closedChan, res: r}
 	}
 	return s.futures.add(r, s.o.Now().Add(s.o.SyncFlushTimeout))
@@ -59,10 +60,7 @@ func (s *DefaultMessageStore) PutBatch(ctx context.Context, m *record.Message, i
 		s.counts.putFailures.Add(1)
 		return PutResult{}, err
 	}
-	if s.o.FlushMode == AsyncFlush || !waits(m.Properties) {
-		return r, nil
-	}
-	return s.awaitFlush(ctx, r)
+	return s.answer(ctx, r, m)
 }
 
 // append checks m and puts it into the log, in the original's order (spec/dispatch-and-read.md 5.5).
@@ -124,7 +122,7 @@ func (s *DefaultMessageStore) appendBatch(ctx context.Context, m *record.Message
 	for i, it := range items {
 		ms[i] = *m
 		ms[i].Flag, ms[i].Body, ms[i].PreparedTransactionOffset = it.Flag, it.Body, 0
-		ms[i].Properties = joinProperties(it.Properties, m.Properties)
+		ms[i].Properties = record.MergeBatchProperties(it.Properties, m.Properties)
 		if s.o.MultiDispatch {
 			if v, ok := ms[i].Properties.View(record.PropertyMultiDispatch); ok && len(v) > 0 {
 				return PutResult{}, fmt.Errorf("%w: item %d: multi-dispatch (property %s): this version does not write it", ErrUnsupported, i, record.PropertyMultiDispatch)
@@ -144,23 +142,6 @@ func (s *DefaultMessageStore) appendBatch(ctx context.Context, m *record.Message
 		at += int64(ms[i].Size)
 	}
 	return r, nil
-}
-
-// joinProperties is an item's properties followed by the batch's, with one separator between two parts that are not empty.
-func joinProperties(item, batch record.Properties) record.Properties {
-	if len(batch) == 0 {
-		return item
-	}
-	if len(item) == 0 {
-		return batch
-	}
-	const separator = 0x02
-	p := make(record.Properties, 0, len(item)+1+len(batch))
-	p = append(p, item...)
-	if item[len(item)-1] != separator {
-		p = append(p, separator)
-	}
-	return append(p, batch...)
 }
 
 // ready is nil if a put may be tried at all: rows 1 to 4 of the table.
@@ -226,6 +207,33 @@ func (s *DefaultMessageStore) diskFull(err error) {
 	}
 }
 
+// answer waits until what m's mode promises is so, and says in the status how far it is.
+func (s *DefaultMessageStore) answer(ctx context.Context, r PutResult, m *record.Message) (PutResult, error) {
+	if s.o.FlushMode == AsyncFlush && s.o.Role != SyncMaster || !waits(m.Properties) {
+		return r, nil
+	}
+	r = s.confirm(r)
+	if s.o.FlushMode == AsyncFlush {
+		return r, nil
+	}
+	return s.awaitFlush(ctx, r)
+}
+
+// confirm is the part of the slaves in a status: a SYNC_MASTER without a slave says so, as the original.
+func (s *DefaultMessageStore) confirm(r PutResult) PutResult {
+	if s.o.Role == SyncMaster {
+		r.Status = SlaveNotAvailable
+	}
+	return r
+}
+
+// late notes that r was not flushed in time, unless something worse is known of it: a slave's status goes before the disk's (spec/commitlog-format.md 1.10, step 9).
+func (r *PutResult) late() {
+	if r.Status == PutOK {
+		r.Status = FlushDiskTimeout
+	}
+}
+
 // awaitFlush answers a put of a SyncFlush store.
 func (s *DefaultMessageStore) awaitFlush(ctx context.Context, r PutResult) (PutResult, error) {
 	end := r.PhyOffset + int64(r.Size)
@@ -234,7 +242,7 @@ func (s *DefaultMessageStore) awaitFlush(ctx context.Context, r PutResult) (PutR
 			return r, s.putFlushFailed(&r, err)
 		}
 		if s.log.FlushedPhyOffset() < end {
-			r.Status = FlushDiskTimeout
+			r.late()
 		}
 		return r, nil
 	}
@@ -245,10 +253,10 @@ func (s *DefaultMessageStore) awaitFlush(ctx context.Context, r PutResult) (PutR
 	case err == nil:
 		return r, nil
 	case ctx.Err() != nil:
-		r.Status = FlushDiskTimeout
+		r.late()
 		return r, ctx.Err()
 	case errors.Is(err, context.DeadlineExceeded):
-		r.Status = FlushDiskTimeout
+		r.late()
 		return r, nil
 	}
 	return r, s.putFlushFailed(&r, err)
@@ -257,7 +265,7 @@ func (s *DefaultMessageStore) awaitFlush(ctx context.Context, r PutResult) (PutR
 func (s *DefaultMessageStore) putFlushFailed(r *PutResult, err error) error {
 	s.flushFailed(err)
 	s.counts.putFailures.Add(1)
-	r.Status = FlushDiskTimeout
+	r.late()
 	return fmt.Errorf("%w, the message at %d may be lost: %w", ErrFlushFailed, r.PhyOffset, err)
 }
 

@@ -535,6 +535,56 @@ func TestQueuesCatchUpAfterAFullDisk(t *testing.T) {
 	}
 }
 
+// A SYNC_MASTER without a slave stores the message and says that no slave has it.
+func TestSyncMasterWithoutASlaveSaysSo(t *testing.T) {
+	for _, mode := range []store.FlushMode{store.AsyncFlush, store.SyncFlush} {
+		s := open(t, t.TempDir(), store.Options{Role: store.SyncMaster, FlushMode: mode})
+		if r := put(t, s, message("T", 0, "x")); r.Status != store.SlaveNotAvailable || mode == store.SyncFlush && s.FlushedPhyOffset() < int64(r.Size) {
+			t.Error(mode, r, s.FlushedPhyOffset())
+		}
+		if r, err := s.PutAsync(message("T", 0, "x")).Wait(bg); err != nil || r.Status != store.SlaveNotAvailable {
+			t.Error(mode, r, err)
+		}
+		if r := put(t, s, message("T", 0, "x", "WAIT", "false")); r.Status != store.PutOK {
+			t.Error(mode, r)
+		}
+		settle(t, s, "T", 0, 3)
+	}
+}
+
+// Report 38: while an append stands in the log's lock, puts are refused with an error of their own that says for how long.
+func TestPutsAreRefusedWhileAnAppendHoldsTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := faultfs.New()
+		s := open(t, "/store", store.Options{FS: fsys, NoBackground: true})
+		put(t, s, message("T", 0, strings.Repeat("b", 60000)))
+		gate := make(chan struct{})
+		fsys.SetHook(func(op faultfs.Op) error {
+			if op.Kind == faultfs.OpMap {
+				<-gate
+			}
+			return nil
+		})
+		done := make(chan error)
+		go func() {
+			_, err := s.Put(bg, message("T", 0, strings.Repeat("b", 60000))) // needs the next segment
+			done <- err
+		}()
+		synctest.Wait()
+		time.Sleep(1001 * time.Millisecond) // of fake time
+		if _, err := s.Put(bg, message("T", 0, "x")); !errors.Is(err, store.ErrOSPageCacheBusy) || store.StatusName(err) != "OS_PAGECACHE_BUSY" || !strings.Contains(err.Error(), "1.001s") {
+			t.Fatal(err)
+		}
+		close(gate)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if r := put(t, s, message("T", 0, "x")); r.QueueOffset != 2 {
+			t.Fatal(r)
+		}
+	})
+}
+
 func TestASlaveTakesRawBytesAndNoPuts(t *testing.T) {
 	master := open(t, t.TempDir(), store.Options{})
 	slave := open(t, filepath.Join(t.TempDir(), "slave"), store.Options{Role: store.Slave})

@@ -52,6 +52,9 @@ func (s *DefaultMessageStore) Stats() Stats {
 	st.DispatchBehindBytes = max(st.MaxPhyOffset-st.DispatchedPhyOffset, 0)
 	st.Puts, st.PutFailures, st.PutBytes = s.counts.puts.Load(), s.counts.putFailures.Load(), s.counts.putBytes.Load()
 	st.Recovery, st.Warnings = s.report, s.warnings
+	if err := s.log.Err(); err != nil {
+		s.flushFailed(err)
+	}
 	err := s.writable()
 	if p := s.trouble.full.Load(); err == nil && p != nil {
 		err = *p

@@ -35,6 +35,7 @@ type DefaultMessageStore struct {
 	cursor      *commitlog.Cursor
 	dispatching progress
 	rawEnd      atomic.Int64 // raw bytes were appended up to here
+	rawMu       sync.Mutex   // one AppendToCommitLog at a time
 	trouble     trouble
 	futures     futures
 	arrivals    arrivals
@@ -226,7 +227,6 @@ func (s *DefaultMessageStore) announceRecovery(r recovery.Report) {
 
 // trouble is what keeps the store from being written, or dispatch from going on. The zero value is none.
 type trouble struct {
-	sync.Mutex
 	final    atomic.Pointer[error] // until the store is opened again
 	dispatch atomic.Pointer[error] // until dispatch makes progress
 	full     atomic.Pointer[error] // until an append succeeds
@@ -255,14 +255,10 @@ func (s *DefaultMessageStore) writable() error {
 	return s.healthy()
 }
 
-// healthy is nil if the log may be written at all.
+// healthy is nil if the log may be written at all, as far as is known: a flush that failed since on the log's own goroutine is noticed by the append itself.
 func (s *DefaultMessageStore) healthy() error {
 	if p := s.trouble.final.Load(); p != nil {
 		return fmt.Errorf("%w: %w", ErrServiceNotAvailable, *p)
-	}
-	if err := s.log.Err(); err != nil {
-		s.flushFailed(err)
-		return fmt.Errorf("%w: %w: %w", ErrServiceNotAvailable, ErrFlushFailed, err)
 	}
 	if p := s.trouble.dispatch.Load(); p != nil && errors.Is(*p, ErrDiskFull) {
 		s.arrivals.poke()

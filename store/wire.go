@@ -203,6 +203,9 @@ func (s *DefaultMessageStore) DispatchStep(max int) (n int, err error) {
 	if s.closing.Load() {
 		return 0, ErrClosed
 	}
+	if !s.o.NoBackground {
+		return 0, errors.New("store: DispatchStep is for stores that were opened with Options.NoBackground: this one dispatches by itself")
+	}
 	n, err = s.dispatcher.Step(max)
 	if err != nil {
 		err = s.dispatchFailed(err)
@@ -288,7 +291,7 @@ func (s *DefaultMessageStore) dispatchFailed(err error) error {
 }
 
 // AppendToCommitLog appends bytes of a master's log, which must start at MaxPhyOffset (*OffsetMismatchError otherwise; an empty log begins there) and not cross a segment's end. It is a slave's way in and wakes the same dispatcher as puts do.
-// The bytes may end inside a record: the rest comes with the next call. On a master, puts wait until what was appended so is dispatched.
+// The bytes may end inside a record: the rest comes with the next call. On a master, later puts wait until what was appended so is dispatched; puts at the same time are not for this.
 func (s *DefaultMessageStore) AppendToCommitLog(phyOffset int64, p []byte) error {
 	s.gate.RLock()
 	defer s.gate.RUnlock()
@@ -298,7 +301,13 @@ func (s *DefaultMessageStore) AppendToCommitLog(phyOffset int64, p []byte) error
 	if err := s.healthy(); err != nil {
 		return err
 	}
-	if err := s.log.AppendRaw(phyOffset, p); err != nil {
+	s.rawMu.Lock()
+	defer s.rawMu.Unlock()
+	err := s.log.AppendRaw(phyOffset, p)
+	if end := s.log.MaxPhyOffset(); err == nil || end > phyOffset {
+		s.rawEnd.Store(end)
+	}
+	if err != nil {
 		if errors.Is(err, mappedfile.ErrDiskFull) {
 			err = refused(err)
 			s.diskFull(err)
@@ -309,7 +318,6 @@ func (s *DefaultMessageStore) AppendToCommitLog(phyOffset int64, p []byte) error
 	if s.trouble.full.Load() != nil {
 		s.trouble.full.Store(nil)
 	}
-	s.rawEnd.Store(phyOffset + int64(len(p)))
 	return nil
 }
 
