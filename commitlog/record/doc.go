@@ -51,7 +51,7 @@
 //   - The CRC of an empty body is checked too: it must be 0, as every version writes it. The original looks at bodies with at least one byte.
 //   - The properties of a batch's item and of its batch together are held to 32767 bytes: the original does not look and writes a wrong length. A batch without items is refused.
 //   - System-flag bits and host addresses must agree (ErrHost): the original writes what the caller says, and the record cannot be read. A host that is not set is stored as address 0.0.0.0.
-//   - A DELAY property that is no number is level 0: the original cannot dispatch such a record, and stops there.
+//   - A DELAY property that is no decimal number of 32 bits counts as level 0, so that one client cannot hold up the dispatch of all.
 //   - An offset message id must have 32 or 56 hexadecimal digits and no negative offset; the original takes any length but 32 for IPv6.
 //   - A delay table with a negative delay is refused.
 //   - Decompressed bodies are bounded; a body that claims a codec nobody knows is an error.

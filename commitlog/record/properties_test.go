@@ -90,8 +90,7 @@ func TestNewProperties(t *testing.T) {
 			t.Error("a name without a value was taken")
 		}
 	}()
-	odd := []string{"A"}
-	record.NewProperties(odd...)
+	record.NewProperties(strings.Fields("A")...)
 }
 
 func TestPropertiesWithAndWithout(t *testing.T) {
