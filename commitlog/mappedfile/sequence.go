@@ -544,6 +544,9 @@ func (s *Sequence) Overwrite(off int64, b []byte) error {
 		return fmt.Errorf("overwrite %s at %d: %w", s.o.Dir, off, err)
 	}
 	copy(f.b[pos:], b)
+	if m, ok := f.m.(interface{ Stored(off, n int64) }); ok {
+		m.Stored(pos, n) // a kernel sees by itself that a page was stored to, also with the bytes that it had
+	}
 	if err := f.m.Sync(pos, n); err != nil {
 		return s.fail(fmt.Errorf("overwrite %s at %d: %w", s.o.Dir, off, err))
 	}

@@ -127,6 +127,16 @@ func (m *mapping) Allocate(off, n int64) error {
 	return m.f.take(m.n, m.path, int(off/pageSize), int((off+n+pageSize-1)/pageSize))
 }
 
+// Stored says that the range was stored to, for who stores the bytes that were there: its pages are dirty again, also those that a failed sync dropped.
+func (m *mapping) Stored(off, n int64) {
+	m.f.mu.Lock()
+	defer m.f.mu.Unlock()
+	if m.f.mu.dead || m.check("store", off, n) != nil {
+		return
+	}
+	m.n.eachPage(int(off), int(off+n), func(p, _, _ int) { delete(m.n.dropped, p) })
+}
+
 func (m *mapping) Populate(off, n int64) error { return m.quiet("populate", off, n) }
 
 // Prewrite makes nothing durable: what it would write early, Crash may keep anyway.
