@@ -88,6 +88,47 @@ func (s *Set) Append(at Slot, m *record.Meta) error {
 	}
 }
 
+// Harden makes durable what Open found of units of records at or beyond phyOffset, below which everything was on disk before: it may be in the page cache of a killed
+// process only, and a sync alone would not do if one failed in that process, since the kernel then holds the pages for clean. So they are written again: of each queue
+// those of the last two files, beyond which no failed flush lies (it ended the store that it happened to). For recovery: nothing is dispatched meanwhile.
+func (s *Set) Harden(phyOffset int64) error {
+	for _, q := range s.sorted() {
+		if err := q.harden(phyOffset); err != nil {
+			return fmt.Errorf("harden %s: %w", q, err)
+		}
+	}
+	return nil
+}
+
+func (q *Queue) harden(phyOffset int64) error {
+	q.writer.Lock()
+	defer q.writer.Unlock()
+	if q.maxPhy.Load() <= phyOffset {
+		return nil
+	}
+	from, err := q.firstAt(q.min.Load(), q.max.Load(), phyOffset)
+	if err != nil {
+		return err
+	}
+	seq := q.seq.Load()
+	seq.SetFlushed(from * UnitSize)
+	q.set.markDirty(q)
+	end := q.max.Load()
+	for from = max(from, (end/q.perFile-1)*q.perFile); from < end; {
+		v, err := seq.ViewRest(from * UnitSize)
+		if err != nil {
+			return err
+		}
+		b := bytes.Clone(v.Bytes)
+		v.Release()
+		if err := seq.Overwrite(from*UnitSize, b); err != nil {
+			return err
+		}
+		from += int64(len(b)) / UnitSize
+	}
+	return nil
+}
+
 // Hide is TruncateTo for a read-only set: units of records that end beyond phyOffset are not seen any more, and nothing is written.
 func (s *Set) Hide(phyOffset int64) error {
 	for _, q := range s.sorted() {

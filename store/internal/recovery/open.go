@@ -129,6 +129,7 @@ func (r *recovery) openQueues() error {
 		}
 	}
 	qo.Tolerant = true
+	qo.Clean = r.start.clean || r.start.summary != nil // else everything may be in the page cache only
 	var err error
 	if r.set, err = consumequeue.Open(qo); err != nil {
 		return err
@@ -142,6 +143,15 @@ func (r *recovery) openQueues() error {
 	}
 	if len(r.log.Segments()) == 0 && before > 0 && r.o.CommitLog.OnDamage != commitlog.DamageCut {
 		return fmt.Errorf("%w: look whether %s is the right directory and mounted; if the log is really lost, open with OnDamage = Cut to begin anew", ErrNoLog, r.o.CommitLogDir)
+	}
+	if !r.start.clean && !r.o.ReadOnly {
+		durable := r.start.scanFrom // by the checkpoint
+		if r.start.summary != nil {
+			durable = r.start.summary.EndPhyOffset
+		}
+		if err := r.set.Harden(durable); err != nil {
+			return err
+		}
 	}
 	cut := r.set.TruncateTo
 	if r.o.ReadOnly {
