@@ -21,7 +21,7 @@ type Options struct {
 	FileSize     int64         // bytes of a queue file; 0 = that of the existing files (per queue), else 6,000,000; rounded up to a multiple of 20
 	ReadOnly     bool          // nothing is written: every call that would answers mappedfile.ErrReadOnly
 	Tolerant     bool          // for tools: a queue that cannot be opened is left out and reported by Strays, instead of failing Open
-	NoBackground bool          // kept for symmetry with the log: this package starts no goroutine that outlives a call
+	NoBackground bool          // one queue after the other where several would be opened, flushed or truncated at a time: for simulations. No goroutine outlives a call anyway
 
 	// Clean: the last exit was clean, or a power loss lies between: what the files hold is on disk. Otherwise (a killed
 	// process) it may be in the page cache only, and the first Flush syncs every file again.

@@ -84,8 +84,7 @@ func (s *Set) list() ([]key, error) {
 }
 
 func (s *Set) openAll(keys []key, known map[key]*Known) error {
-	var g errgroup.Group
-	g.SetLimit(parallel)
+	g := s.group()
 	var bad sync.Mutex
 	var failed bool
 	for _, k := range keys {
@@ -355,7 +354,7 @@ func (s *Set) TruncateTo(phyOffset int64) error {
 	if s.o.ReadOnly {
 		return fmt.Errorf("truncate consume queues to %d: %w", phyOffset, mappedfile.ErrReadOnly)
 	}
-	return each(s.sorted(), func(q *Queue) error {
+	return s.each(s.sorted(), func(q *Queue) error {
 		if err := q.truncateTo(phyOffset); err != nil {
 			return fmt.Errorf("truncate queue %s to physical offset %d: %w", q, phyOffset, err)
 		}
@@ -363,14 +362,19 @@ func (s *Set) TruncateTo(phyOffset int64) error {
 	})
 }
 
-// each runs f on every one of qs, several at a time because f waits for the disk, and joins the errors.
-func each(qs []*Queue, f func(q *Queue) error) error {
-	if len(qs) == 1 {
-		return f(qs[0])
+// group runs functions several at a time, or one after the other in a simulation.
+func (s *Set) group() *errgroup.Group {
+	g := new(errgroup.Group)
+	if g.SetLimit(parallel); s.o.NoBackground {
+		g.SetLimit(1)
 	}
+	return g
+}
+
+// each runs f on every one of qs, several at a time because f waits for the disk, and joins the errors.
+func (s *Set) each(qs []*Queue, f func(q *Queue) error) error {
 	errs := make([]error, len(qs))
-	var g errgroup.Group
-	g.SetLimit(parallel)
+	g := s.group()
 	for i, q := range qs {
 		g.Go(func() error {
 			errs[i] = f(q)

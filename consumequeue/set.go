@@ -303,7 +303,7 @@ func (s *Set) FlushStep(limit int) (n int, err error) {
 	batch = slices.Clone(batch)
 	s.dirty.list = slices.Delete(s.dirty.list, 0, len(batch))
 	s.dirty.Unlock()
-	return len(batch), each(batch, func(q *Queue) error {
+	return len(batch), s.each(batch, func(q *Queue) error {
 		q.dirty.Store(false)
 		if err := q.flush(); err != nil {
 			s.markDirty(q)
