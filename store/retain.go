@@ -54,6 +54,15 @@ func (s *DefaultMessageStore) DeleteExpired(o ExpireOptions) (ExpireReport, erro
 		if r.Kept != "" {
 			break
 		}
+		if len(r.Segments) == 0 {
+			// The units of what goes must be on disk: a queue that is left without a message keeps its numbering in them alone.
+			if err := s.CheckpointStep(); err != nil {
+				s.flushFailed(err)
+				failed = fmt.Errorf("checkpoint before the first deletion: %w", fromBelow(err))
+				r.Kept = failed.Error()
+				break
+			}
+		}
 		removed, err := s.log.Expire(commitlog.ExpireOptions{Below: segment, Max: 1})
 		for _, f := range removed {
 			r.Segments = append(r.Segments, f.Path)
