@@ -70,7 +70,7 @@ func (p *progress) snapshot(queues *consumequeue.Set) progressAt {
 
 func (at progressAt) summary(minPhyOffset int64, clean bool) *checkpoint.Summary {
 	s := &checkpoint.Summary{Clean: clean, MinPhyOffset: minPhyOffset, EndPhyOffset: at.end, LastPhyOffset: -1}
-	if at.last.Size > 0 {
+	if at.last.Size > 0 && at.last.PhyOffset >= minPhyOffset { // else it expired, with all records
 		s.LastPhyOffset, s.LastSize, s.LastStoreTime, s.LastBodyCRC = at.last.PhyOffset, at.last.Size, at.last.StoreTimestamp, at.last.BodyCRC
 	}
 	s.Queues = make([]checkpoint.QueueBounds, len(at.queues))
