@@ -52,6 +52,15 @@ func (s *Store) count(r store.PutResult, err error) (store.PutResult, error) {
 	return r, nil
 }
 
+// status is how safe a stored message is: a SYNC_MASTER has no slaves here.
+func (s *Store) status(m *record.Message) store.PutStatus {
+	wait, ok := m.Properties.Get(record.PropertyWait)
+	if s.o.Role == store.SyncMaster && (!ok || strings.EqualFold(wait, "true")) {
+		return store.SlaveNotAvailable
+	}
+	return store.PutOK
+}
+
 func illegal(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{store.ErrMessageIllegal}, args...)...)
 }
@@ -97,7 +106,7 @@ func (s *Store) put(ctx context.Context, m *record.Message) (store.PutResult, er
 	if err != nil {
 		return store.PutResult{}, err
 	}
-	return store.PutResult{PhyOffset: ms.PhyOffset, Size: m.Size, QueueOffset: ms.QueueOffset, StoreTimestamp: ms.StoreTimestamp, Messages: 1, StoreHost: m.StoreHost}, nil
+	return store.PutResult{Status: s.status(m), PhyOffset: ms.PhyOffset, Size: m.Size, QueueOffset: ms.QueueOffset, StoreTimestamp: ms.StoreTimestamp, Messages: 1, StoreHost: m.StoreHost}, nil
 }
 
 func (s *Store) putBatch(ctx context.Context, m *record.Message, items []record.BatchItem) (store.PutResult, error) {
@@ -139,7 +148,7 @@ func (s *Store) putBatch(ctx context.Context, m *record.Message, items []record.
 	if err != nil {
 		return store.PutResult{}, err
 	}
-	r := store.PutResult{PhyOffset: first.PhyOffset, QueueOffset: first.QueueOffset, StoreTimestamp: first.StoreTimestamp, Messages: len(ms), StoreHost: m.StoreHost}
+	r := store.PutResult{Status: s.status(m), PhyOffset: first.PhyOffset, QueueOffset: first.QueueOffset, StoreTimestamp: first.StoreTimestamp, Messages: len(ms), StoreHost: m.StoreHost}
 	for _, c := range ms {
 		r.Offsets = append(r.Offsets, c.PhyOffset)
 		r.Size += c.Size
@@ -173,11 +182,13 @@ func (s *Store) appendAll(first *record.Message, ms []*record.Message) (*record.
 			return nil, illegal("%w", err)
 		case len(b) > s.o.MaxMessageSize+recordAllowance:
 			return nil, illegal("a record of %d bytes", len(b))
+		case int64(len(b))+blankSize > s.o.SegmentSize:
+			return nil, illegal("%d bytes do not fit into a segment", len(b))
 		}
 		size += len(b)
 	}
 	if int64(size)+blankSize > s.o.SegmentSize {
-		return nil, illegal("%d bytes do not fit into a segment", size)
+		return nil, illegal("%d bytes together do not fit into a segment", size)
 	}
 	s.began = true
 	if free := s.o.SegmentSize - s.end%s.o.SegmentSize; int64(size)+blankSize > free {
