@@ -72,6 +72,10 @@ func (l *Log) explainIncomplete(b []byte, phyOffset int64) error {
 	if int64(len(b)) == rest {
 		return l.explain(phyOffset, fmt.Errorf("%w: too few bytes are left of the segment", record.ErrSize))
 	}
+	// The last bytes of the log's last record look like the beginning of one that is not there yet.
+	if err := l.explain(phyOffset, record.ErrIncomplete); errors.Is(err, ErrNotARecord) {
+		return err
+	}
 	return ErrNotYet
 }
 
