@@ -90,6 +90,50 @@ func TestTruncationKeepsNothingIfKeepFails(t *testing.T) {
 	v.Release()
 }
 
+func TestLongTruncationClearsEverything(t *testing.T) {
+	const size = 4 << 20
+	fsys, dir := faultfs.New(), filepath.FromSlash("/q")
+	s := open(t, mappedfile.SequenceOptions{FS: fsys, Dir: dir, FileSize: size})
+	mustPut(t, s, block('a', size-100))
+	_, err := s.Flush()
+	ok(t, err)
+	var ops []int64
+	fsys.SetHook(func(op faultfs.Op) error { ops = append(ops, op.Off); return nil })
+	ok(t, s.TruncateTo(100_000, nil))
+	if !slices.Equal(ops, []int64{3 << 20, 2 << 20, 1 << 20, 100_000}) {
+		t.Errorf("synced from %d: want from the back to the front", ops)
+	}
+	b, err := fsys.Crash(seeded(t, 3)).ReadFile(filepath.Join(dir, "00000000000000000000"))
+	ok(t, err)
+	if n := bytes.Count(b, []byte("a")); n != 100_000 || bytes.Count(b[:n], []byte("a")) != n {
+		t.Errorf("%d bytes are left", n)
+	}
+}
+
+// Zeros within data of the original may lie in holes: who writes there again has to allocate first.
+func TestWritingBehindATruncationAllocates(t *testing.T) {
+	for what, back := range map[string]func(s *mappedfile.Sequence) error{
+		"truncate":         func(s *mappedfile.Sequence) error { return s.TruncateTo(9000, nil) },
+		"truncate, rolled": func(s *mappedfile.Sequence) error { return errors.Join(s.Roll(), s.TruncateTo(9000, nil)) },
+		"setmax":           func(s *mappedfile.Sequence) error { return s.SetMax(9000) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			fsys, dir := faultfs.New(), filepath.FromSlash("/q")
+			b := make([]byte, 1<<16)
+			copy(b, block('a', 9000))
+			copy(b[40_000:], block('b', 1000)) // data with a hole before it
+			fsys.Plant(filepath.Join(dir, "00000000000000000000"), b)
+			s := open(t, mappedfile.SequenceOptions{FS: fsys, Dir: dir, FileSize: 1 << 16})
+			ok(t, s.SetMax(41_000))
+			mustPut(t, s, block('c', 1000))
+			ok(t, back(s))
+			mustPut(t, s, block('d', 20_000))
+			_, err := s.Flush() // panics if that went into a hole
+			ok(t, err)
+		})
+	}
+}
+
 func TestTruncationAtEveryPlace(t *testing.T) {
 	onEach(t, func(t *testing.T, fsys mappedfile.FS, root string) {
 		for _, end := range []int64{0, 1, 4096, fileSize - 1, fileSize, fileSize + 1, 3*fileSize - 10, 3 * fileSize} {

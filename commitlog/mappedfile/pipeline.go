@@ -178,10 +178,14 @@ func (p *pipeline) warmFile(f *file) (wakeAt int64) {
 		_ = p.s.fail(err)
 		return never
 	}
-	if f.warm >= int64(len(f.b)) {
+	switch {
+	case f.warm >= int64(len(f.b)):
 		return never
+	case f.warm >= limit: // no further than there are blocks: the writer allocates when it comes there
+		return max(f.start+limit, pos) + 1
+	default:
+		return max(f.start+f.warm-window/2, pos+1)
 	}
-	return f.start + f.warm - window/2
 }
 
 // pace sets the window to what the writer does in a second.

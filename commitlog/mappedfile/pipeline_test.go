@@ -3,6 +3,7 @@ package mappedfile_test
 import (
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 
 	"github.com/mqstore/mqstore/commitlog/mappedfile"
 	"github.com/mqstore/mqstore/commitlog/mappedfile/faultfs"
@@ -21,12 +22,15 @@ func watched(fsys *faultfs.FS, kind faultfs.Kind, path string) (begun chan struc
 	return begun, allow
 }
 
-func TestNextFileIsMadeAheadWhileTheWriterGoesOn(t *testing.T) {
+func TestNextFileIsMadeAheadWhileTheWriterGoesOn(t *testing.T) { synctest.Test(t, testAhead) }
+
+func testAhead(t *testing.T) {
 	fsys, dir := faultfs.New(), filepath.FromSlash("/q")
 	next := filepath.Join(dir, "00000000000000008192")
 	begun, allow := watched(fsys, faultfs.OpMap, next)
 	s := open(t, mappedfile.SequenceOptions{FS: fsys, Dir: dir, Ahead: true})
 	mustPut(t, s, block('a', fileSize/2-1))
+	synctest.Wait()
 	select {
 	case <-begun:
 		t.Error("the next file is made before the current one is half full")
@@ -117,6 +121,27 @@ func TestFlushHoldsUpNeitherWriterNorReaders(t *testing.T) {
 	if n, err := s.Flush(); err != nil || n != fileSize+100 {
 		t.Errorf("flushed %d, %v", n, err)
 	}
+}
+
+// A bubble of synctest waits for ever if the goroutine spins.
+func TestIdlePipelineSleeps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, o := range []mappedfile.SequenceOptions{
+			{Prewrite: true}, {Populate: 4096}, {Populate: 1 << 20}, {Prewrite: true, Sparse: true, AllocWindow: 1}, {Populate: 1 << 20, Sparse: true, AllocWindow: 4096}, {Ahead: true},
+		} {
+			o.FS, o.Dir, o.FileSize = faultfs.New(), filepath.FromSlash("/q"), 8<<20
+			s := open(t, o)
+			for _, n := range []int{1, 100, 5000, 1 << 20, 3 << 20} {
+				mustPut(t, s, block('a', n))
+				synctest.Wait()
+			}
+			ok(t, s.TruncateTo(50, nil))
+			synctest.Wait()
+			mustPut(t, s, block('a', 50))
+			synctest.Wait()
+			ok(t, s.Close())
+		}
+	})
 }
 
 func TestFailedWriteAheadIsAFailedFlush(t *testing.T) {

@@ -346,6 +346,17 @@ func TestDeletedFileStaysReadableForItsHolder(t *testing.T) {
 	})
 }
 
+func TestDropHeadLeavesWhatTheWriterHasNotPassed(t *testing.T) {
+	s := open(t, mappedfile.SequenceOptions{FS: faultfs.New(), Dir: filepath.FromSlash("/q")})
+	for range 4 {
+		mustPut(t, s, block('a', fileSize))
+	}
+	ok(t, s.SetMax(2*fileSize+1))
+	if n, err := s.DropHead(4); n != 2 || err != nil || s.Min() != 2*fileSize {
+		t.Errorf("dropped %d, %v; min %d", n, err, s.Min())
+	}
+}
+
 func TestDropHeadRunsBesideReadersAndWriter(t *testing.T) {
 	onEach(t, func(t *testing.T, fsys mappedfile.FS, root string) {
 		s := open(t, mappedfile.SequenceOptions{FS: fsys, Dir: filepath.Join(root, "q"), Ahead: true})
