@@ -89,8 +89,8 @@ func (s *Set) Append(at Slot, m *record.Meta) error {
 }
 
 // Harden makes durable what Open found of units of records at or beyond phyOffset, below which everything was on disk before: it may be in the page cache of a killed
-// process only, and a sync alone would not do if one failed in that process, since the kernel then holds the pages for clean. So they are written again: of each queue
-// those of the last two files, beyond which no failed flush lies (it ended the store that it happened to). For recovery: nothing is dispatched meanwhile.
+// process only, and a sync alone would not do if one failed in that process, since the kernel then holds the pages for clean. So they are written again.
+// For recovery: nothing is dispatched meanwhile.
 func (s *Set) Harden(phyOffset int64) error {
 	for _, q := range s.sorted() {
 		if err := q.harden(phyOffset); err != nil {
@@ -113,8 +113,7 @@ func (q *Queue) harden(phyOffset int64) error {
 	seq := q.seq.Load()
 	seq.SetFlushed(from * UnitSize)
 	q.set.markDirty(q)
-	end := q.max.Load()
-	for from = max(from, (end/q.perFile-1)*q.perFile); from < end; {
+	for from < q.max.Load() {
 		v, err := seq.ViewRest(from * UnitSize)
 		if err != nil {
 			return err
