@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mqstore/mqstore/commitlog"
+	"github.com/mqstore/mqstore/commitlog/mappedfile"
 )
 
 // ExpireOptions say which messages DeleteExpired deletes: whole segments from the head of the log, each that meets one of the conditions. The zero value deletes nothing.
@@ -55,8 +56,8 @@ func (s *DefaultMessageStore) DeleteExpired(o ExpireOptions) (ExpireReport, erro
 			break
 		}
 		if len(r.Segments) == 0 {
-			// The units of what goes must be on disk: a queue that is left without a message keeps its numbering in them alone.
-			if err := s.CheckpointStep(); err != nil {
+			// The units of what goes must be on disk: a queue that is left without a message keeps its numbering in them alone. Where the checkpoint's own file finds no room, log and queues are flushed already.
+			if err := s.CheckpointStep(); err != nil && !errors.Is(err, mappedfile.ErrDiskFull) {
 				s.flushFailed(err)
 				failed = fmt.Errorf("checkpoint before the first deletion: %w", fromBelow(err))
 				r.Kept = failed.Error()

@@ -42,6 +42,8 @@ type DefaultMessageStore struct {
 	retainMu    sync.Mutex // one DeleteExpired at a time
 	checkMu     sync.Mutex // one CheckpointStep at a time
 	page        checkpoint.Page
+	recovered   int64 // recovery gave every record below its unit
+	unchecked   bool  // SkipQueueCheck: queues may lack units, so no summary may vouch for them
 	report      RecoveryReport
 	warnings    []string
 
@@ -90,6 +92,7 @@ func Open(dir string, o Options) (_ *DefaultMessageStore, err error) {
 	s.reader = reader{o: o, log: opened.Log, queues: opened.Queues}
 	s.page, s.warnings = opened.Page, append(foreign, warnings...)
 	s.report = reportOf(opened.Report, time.Since(begin))
+	s.recovered, s.unchecked = opened.Dispatched, opened.Report.QueuesUnchecked
 	for _, w := range s.warnings {
 		o.Logger.Warn(w, "dir", dir)
 	}
@@ -157,6 +160,7 @@ func recoverDirectory(dir string, o *Options, delay record.DelayTable, readOnly 
 			FileSize:     queueFileSize,
 			NoBackground: o.NoBackground,
 		},
+		MultiDispatch:  o.MultiDispatch,
 		SkipQueueCheck: o.SkipQueueCheck,
 		ReadOnly:       readOnly,
 		IgnoreSummary:  o.IgnoreSummary,
@@ -360,6 +364,9 @@ func (s *DefaultMessageStore) checkpoint(clean bool) error {
 		return fmt.Errorf("write checkpoint: %w", err)
 	}
 	s.page = page
+	if s.unchecked {
+		return nil
+	}
 	err := checkpoint.WriteSummary(s.o.FS, s.dir, at.summary(max(s.log.MinPhyOffset(), 0), clean))
 	if err != nil {
 		return fmt.Errorf("write summary: %w", err)

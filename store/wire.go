@@ -188,8 +188,10 @@ func (s *DefaultMessageStore) dispatchRecord(m *record.Meta) error {
 func (s *DefaultMessageStore) dispatchUnit(m *record.Meta) error {
 	s.dispatching.mu.Lock()
 	defer s.dispatching.mu.Unlock()
-	if err := s.queues.Dispatch(m); err != nil {
-		return err
+	if m.PhyOffset >= s.recovered {
+		if err := s.queues.Dispatch(m); err != nil {
+			return err
+		}
 	}
 	if end := m.PhyOffset + int64(m.Size); end > s.dispatching.mu.end || s.dispatching.mu.last.Size == 0 {
 		s.dispatching.mu.end = max(end, s.dispatching.mu.end)
