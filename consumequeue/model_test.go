@@ -190,7 +190,7 @@ func (w *world) step() error {
 
 // TestQueuesFollowTheLogThroughCrashes: whatever fails and whenever the power goes, after recovery the queues hold exactly what the log says.
 func TestQueuesFollowTheLogThroughCrashes(t *testing.T) {
-	for seed := range effort.Seeds(t, 150, 20000) {
+	for seed := range effort.Seeds(t, 100, 3000) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			w := &world{
 				t: t, rng: rand.New(rand.NewPCG(seed, 46)), fs: faultfs.New(), first: make(map[string]int64), next: make(map[string]int64),
