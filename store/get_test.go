@@ -188,6 +188,52 @@ func TestFilters(t *testing.T) {
 	}
 }
 
+type unitFilter func() bool
+
+func (f unitFilter) MatchUnit(int64, bool, *store.ExtUnit) bool { return f() }
+func (unitFilter) MatchRecord([]byte) bool                      { return true }
+
+// Spec 5.3, step 7: what retention deletes during a get is passed over, segment by segment.
+func TestDeletionDuringAGet(t *testing.T) {
+	s := open(t, t.TempDir(), store.Options{})
+	rs := fill(t, s, 200, 1000)
+	if _, err := s.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	asked, first := 0, int64(0)
+	deleting := unitFilter(func() bool {
+		if asked++; asked == 1 {
+			if r, err := s.DeleteExpired(store.ExpireOptions{Manual: true, Max: 1}); err != nil || len(r.Segments) != 1 {
+				t.Error(r, err)
+			}
+			first = s.MinOffset("T", 0)
+		}
+		return true
+	})
+	g, err := s.Get(bg, store.GetRequest{Topic: "T", Filter: deleting})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Release()
+	if g.Status != store.Found || g.QueueOffsets[0] != first || first == 0 || rs[first].PhyOffset != 64<<10 || len(g.Records) != 32 || asked != 33 {
+		t.Fatalf("%v from %d, minimum %d, %d records, %d units asked for", g.Status, g.QueueOffsets[0], first, len(g.Records), asked)
+	}
+	// All that the scan reached is gone.
+	asked = 0
+	all := unitFilter(func() bool {
+		if asked++; asked == 1 {
+			if _, err := s.DeleteExpired(store.ExpireOptions{Manual: true, Max: 1}); err != nil {
+				t.Error(err)
+			}
+		}
+		return asked == 1
+	})
+	g, err = s.Get(bg, store.GetRequest{Topic: "T", Offset: first, Filter: all})
+	if err != nil || g.Status != store.NoMatchedMessage || asked != int(200-s.MinOffset("T", 0))+1 {
+		t.Fatal(g.Status, err, asked)
+	}
+}
+
 func TestASlaveDoesNotCorrectOffsets(t *testing.T) {
 	for _, check := range []bool{false, true} {
 		dir := t.TempDir()

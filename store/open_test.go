@@ -287,6 +287,30 @@ func TestACheckpointClaimsOnlyWhatIsDurable(t *testing.T) {
 	}
 }
 
+// Report 7, the order: log, queues, and only then the page and the summary that speak of them.
+func TestACheckpointIsWrittenLast(t *testing.T) {
+	fsys := faultfs.New()
+	s := open(t, "/store", store.Options{FS: fsys, NoBackground: true})
+	put(t, s, message("T", 0, "x"))
+	dispatchAll(t, s)
+	var order []string
+	fsys.SetHook(func(op faultfs.Op) error {
+		for _, what := range []string{"commitlog", "consumequeue", "checkpoint", "summary"} {
+			if strings.Contains(op.Path, what) && op.Kind != faultfs.OpMap && (len(order) == 0 || order[len(order)-1] != what) {
+				order = append(order, what)
+			}
+		}
+		return nil
+	})
+	if err := s.CheckpointStep(); err != nil {
+		t.Fatal(err)
+	}
+	fsys.SetHook(nil)
+	if got := strings.Join(order, " "); got != "commitlog consumequeue checkpoint summary" {
+		t.Fatal(got)
+	}
+}
+
 // abort is there while the store is open, and afterwards unless everything was finished.
 func TestAbortFileTellsAnUncleanExit(t *testing.T) {
 	fsys := faultfs.New()
