@@ -90,6 +90,23 @@ func TestTruncationKeepsNothingIfKeepFails(t *testing.T) {
 	v.Release()
 }
 
+func TestCutBytesEndWithTheLastThatIsNotZero(t *testing.T) {
+	for _, size := range []int{0, 1, 4095, 4096, 4097, 12288, 20000} {
+		for _, last := range []int{-1, 0, 1, 4095, 4096, 8191, 12287, 19999} {
+			if last >= size {
+				continue
+			}
+			b := make([]byte, size)
+			if last >= 0 {
+				b[last], b[last/2] = 1, 1
+			}
+			if got := mappedfile.LastNonZero(b); got != last+1 {
+				t.Errorf("%d bytes, the last at %d: %d", size, last, got)
+			}
+		}
+	}
+}
+
 func TestLongTruncationClearsEverything(t *testing.T) {
 	const size = 4 << 20
 	fsys, dir := faultfs.New(), filepath.FromSlash("/q")

@@ -41,7 +41,7 @@ func read(t *testing.T, f *faultfs.FS, path string) []byte {
 func rng(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
 
 func TestExactlyTheSyncedRangeSurvives(t *testing.T) {
-	var kept, lost, torn int
+	var kept, lost, torn, besideLost int
 	for seed := range uint64(200) {
 		f := faultfs.New()
 		m := create(t, f, path, 3*4096)
@@ -50,6 +50,9 @@ func TestExactlyTheSyncedRangeSurvives(t *testing.T) {
 		b := read(t, f.Crash(rng(seed)), path)
 		if !bytes.Equal(b[100:300], bytes.Repeat([]byte{'x'}, 200)) {
 			t.Fatalf("seed %d: a synced byte is lost", seed)
+		}
+		if b[0] == 0 {
+			besideLost++
 		}
 		for p := 4096; p < len(b); p += 4096 {
 			page := b[p : p+4096]
@@ -67,6 +70,9 @@ func TestExactlyTheSyncedRangeSurvives(t *testing.T) {
 				}
 			}
 		}
+	}
+	if besideLost == 0 {
+		t.Error("a Sync made durable what lies beside its range")
 	}
 	if kept == 0 || lost == 0 || torn == 0 {
 		t.Errorf("of unsynced pages %d were kept, %d lost, %d torn: want some of each", kept, lost, torn)

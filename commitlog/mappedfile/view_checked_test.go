@@ -1,0 +1,29 @@
+//go:build invariants || race
+
+package mappedfile_test
+
+import (
+	"bytes"
+	"path/filepath"
+	"testing"
+
+	"github.com/mqstore/mqstore/commitlog/mappedfile"
+	"github.com/mqstore/mqstore/commitlog/mappedfile/faultfs"
+)
+
+func TestReleasedViewReadsJunk(t *testing.T) {
+	s := open(t, mappedfile.SequenceOptions{FS: faultfs.New(), Dir: filepath.FromSlash("/q")})
+	mustPut(t, s, block('a', 100))
+	v, err := s.View(0, 100)
+	ok(t, err)
+	v.Release()
+	if bytes.Contains(v.Bytes, []byte("a")) {
+		t.Error("a released view still reads as before")
+	}
+	v, err = s.View(0, 100)
+	ok(t, err)
+	if !bytes.Equal(v.Bytes, block('a', 100)) {
+		t.Error("the file changed")
+	}
+	v.Release()
+}
