@@ -395,7 +395,7 @@ func (r *recovery) settle() error {
 	if err := r.set.Flush(); err != nil {
 		return fmt.Errorf("flush the queues after recovery: %w", err)
 	}
-	if len(r.log.Segments()) == 0 || r.rep.QueuesUnchecked {
+	if r.rep.QueuesUnchecked {
 		return nil
 	}
 	p := r.start.page

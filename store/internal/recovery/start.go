@@ -161,10 +161,10 @@ func (s segments) parse(p *record.Parser, phyOffset int64, m *record.Meta) error
 // agree reports why the log is not the one that sum was written for.
 func (s segments) agree(sum *checkpoint.Summary) error {
 	if sum.LastPhyOffset < 0 {
-		if len(sum.Queues) == 0 && len(s.starts) == 0 {
-			return nil
+		if len(s.starts) == 0 || sum.EndPhyOffset == s.starts[0] {
+			return nil // it says that nothing of this log was known to be durable
 		}
-		return errors.New("the summary names no record, but there is a commit log")
+		return errors.New("the summary names no record, but there is a commit log below its end")
 	}
 	p := record.Parser{VerifyCRC: true}
 	var m record.Meta
