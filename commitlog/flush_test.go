@@ -205,7 +205,7 @@ func TestWhatIsAcknowledgedDuringCloseIsThereAfterReopen(t *testing.T) {
 		}
 		end := l.MaxPhyOffset()
 		wg.Wait()
-		r.fs = r.fs.Kill()
+		r.fs = r.fs.Crash(newRand(1))
 		l = r.open(Recovery{Clean: true, FlushedTo: end})
 		if r.tail.End != end || r.tail.DroppedBytes != 0 {
 			t.Errorf("closed at %d, reopened to %+v", end, r.tail)
