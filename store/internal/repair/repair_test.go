@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/mqstore/mqstore/commitlog/record"
 	"github.com/mqstore/mqstore/conformance/golden"
+	"github.com/mqstore/mqstore/consumequeue"
 )
 
 // stores are the golden store directories whose records a manifest lists, without what the original read back only after a recovery.
@@ -191,7 +193,55 @@ func TestUnitsOfEachGoldenPointAtRecords(t *testing.T) {
 	}
 }
 
-// log is a store directory in memory with segments of 1,000 bytes, as the map of their contents.
+func TestUnitsEndAtAHoleAndLeaveFillersOut(t *testing.T) {
+	unit := func(phy int64, size int32) []byte {
+		b := make([]byte, consumequeue.UnitSize)
+		consumequeue.PutUnit(b, consumequeue.Unit{PhyOffset: phy, Size: size})
+		return b
+	}
+	filler := unit(0, math.MaxInt32)
+	file := func(units ...[]byte) *fstest.MapFile { return &fstest.MapFile{Data: bytes.Join(units, nil)} }
+	const dir = "consumequeue/T/0/"
+	for name, c := range map[string]struct {
+		files fstest.MapFS
+		from  int64
+		want  string
+	}{
+		"fillers":         {fstest.MapFS{dir + "00000000000000000040": file(filler, filler, unit(7, 1), unit(8, 1))}, 0, "4:7 5:8"},
+		"from the middle": {fstest.MapFS{dir + "00000000000000000040": file(unit(5, 1), unit(6, 1), unit(7, 1), unit(8, 1))}, 4, "4:7 5:8"},
+		"zeros end it":    {fstest.MapFS{dir + "00000000000000000000": file(unit(5, 1), unit(0, 0), unit(7, 1))}, 0, "0:5"},
+		"record at 0":     {fstest.MapFS{dir + "00000000000000000000": file(unit(0, 1), unit(1, 1))}, 0, "0:0 1:1"},
+		"two files":       {fstest.MapFS{dir + "00000000000000000000": file(unit(5, 1)), dir + "00000000000000000020": file(unit(6, 1))}, 0, "0:5 1:6"},
+		"a missing file":  {fstest.MapFS{dir + "00000000000000000000": file(unit(5, 1)), dir + "00000000000000000040": file(unit(6, 1))}, 0, "0:5"},
+		"half a unit":     {fstest.MapFS{dir + "00000000000000000000": {Data: unit(5, 1)[:19]}}, 0, ""},
+		"far behind":      {fstest.MapFS{dir + "00000000000000000000": file(unit(5, 1))}, math.MaxInt64, ""},
+	} {
+		f, err := Look(c.files, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := f.ReadUnits("T", 0, c.from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for {
+			u, err := r.Next()
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, fmt.Sprintf("%d:%d", u.QueueOffset, u.PhyOffset))
+		}
+		if g := strings.Join(got, " "); g != c.want {
+			t.Errorf("%s: %s, want %s", name, g, c.want)
+		}
+	}
+}
+
+// memStore is a store directory in memory with segments of 1,000 bytes, as the map of their contents.
 func memStore(segs map[int64][]byte) fstest.MapFS {
 	m := fstest.MapFS{"checkpoint": {Data: make([]byte, 4096)}}
 	for start, b := range segs {
@@ -255,6 +305,10 @@ func TestLogReaderGoesOnBehindDamage(t *testing.T) {
 		{"no head", func(s map[int64][]byte) { delete(s, 0) }, "1000:192 1192:192 1384:192 2000:192 2192:192"},
 		{"empty", func(s map[int64][]byte) { clear(s) }, ""},
 		{"only zeros", func(s map[int64][]byte) { clear(s); s[0] = make([]byte, 1000) }, ""},
+		{"two bytes between records", func(s map[int64][]byte) {
+			clear(s)
+			s[0] = append(append(testSegment(t, 0, 1, false)[:192:192], 7, 7), testSegment(t, 194, 1, false)...)
+		}, "0:192 damage 192 194|194:192"},
 		{"only garbage", func(s map[int64][]byte) { clear(s); s[0] = bytes.Repeat([]byte{0xDA, 0xA3, 0x20, 0xA7}, 250) }, "damage 0 -1"},
 	}
 	for _, c := range cases {
