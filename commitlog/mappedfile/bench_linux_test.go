@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -91,6 +92,11 @@ func BenchmarkPopulate(b *testing.B) {
 		pos += step
 	}
 	must(b, m.Close())
+}
+
+func median(v []int64) int64 {
+	slices.Sort(v)
+	return v[len(v)/2]
 }
 
 func must(b *testing.B, err error) {

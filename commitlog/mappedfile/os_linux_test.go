@@ -422,11 +422,6 @@ func deviceBytes(t testing.TB, dir string) int64 {
 	return sectors * 512
 }
 
-func median(v []int64) int64 {
-	slices.Sort(v)
-	return v[len(v)/2]
-}
-
 // Also into a file that was copied here by large writes.
 func TestSmallSyncsWriteLittle(t *testing.T) {
 	for _, c := range []struct {
@@ -457,8 +452,9 @@ func TestSmallSyncsWriteLittle(t *testing.T) {
 				ok(t, err)
 				each = append(each, deviceBytes(t, dir)-before)
 			}
-			if m := median(each); m >= 64<<10 {
-				t.Errorf("a sync of 256 bytes writes %d bytes", m)
+			slices.Sort(each) // others write to the device too: the lower quartile is ours
+			if n := each[len(each)/4]; n >= 64<<10 {
+				t.Errorf("a sync of 256 bytes writes %d bytes", n)
 			}
 		})
 	}
