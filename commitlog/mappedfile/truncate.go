@@ -36,7 +36,7 @@ func (s *Sequence) TruncateTo(end int64, keep func(off int64, b []byte) error) e
 	for i := first; i < len(files); i++ {
 		f := files[i]
 		pos := max(end-f.start, 0)
-		cut[i] = pos + int64(lastNonZero(f.b[pos:dataEnd(f, pos)]))
+		cut[i] = pos + int64(lastNonZero(f.b[pos:DataEnd(f.m, pos)]))
 		if cut[i] > pos && keep != nil {
 			if err := keep(f.start+pos, f.b[pos:cut[i]]); err != nil {
 				return fmt.Errorf("truncate %s to %d: keep what is cut of %s: %w", s.o.Dir, end, f.path, err)
@@ -89,13 +89,4 @@ func clearNonZero(b []byte) {
 		}
 		b = b[n:]
 	}
-}
-
-// dataEnd is where f surely holds only zeros from, without reading them: an allocated file that was never written is not worth a gigabyte of page cache.
-func dataEnd(f *file, from int64) int64 {
-	m, ok := f.m.(*osMapping)
-	if !ok {
-		return int64(len(f.b))
-	}
-	return m.dataEnd(from)
 }
