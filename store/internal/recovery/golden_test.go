@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,18 +12,41 @@ import (
 
 	"github.com/mqstore/mqstore/checkpoint"
 	"github.com/mqstore/mqstore/commitlog"
-	"github.com/mqstore/mqstore/commitlog/mappedfile"
+	"github.com/mqstore/mqstore/commitlog/mappedfile/faultfs"
 	"github.com/mqstore/mqstore/conformance/golden"
 	"github.com/mqstore/mqstore/consumequeue"
 	"github.com/mqstore/mqstore/store/internal/recovery"
 )
 
-func goldenOptions(dir string, c golden.Config) recovery.Options {
+// inMemory is a golden directory on a file system in memory: what is compared are bytes, and a disk would have to sync them all the time.
+func inMemory(t *testing.T, name string) (f *faultfs.FS, dirs []string) {
+	t.Helper()
+	f = faultfs.New()
+	from := golden.Extract(t, name)
+	err := filepath.Walk(from, func(p string, i os.FileInfo, err error) error {
+		if err != nil || i.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(p)
+		rel, _ := filepath.Rel(from, p)
+		f.Plant("/"+rel, b)
+		if dir, file, ok := strings.Cut(filepath.ToSlash(rel), "/commitlog/"); ok && file != "" && !slices.Contains(dirs, "/"+dir) {
+			dirs = append(dirs, "/"+dir)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, dirs
+}
+
+func goldenOptions(f *faultfs.FS, dir string, c golden.Config) recovery.Options {
 	return recovery.Options{
-		FS: mappedfile.OS(), Root: dir,
+		FS: f, Root: dir,
 		MultiDispatch: c.Bool("enableMultiDispatch"),
 		CommitLog:     commitlog.Options{NoBackground: true},
-		Queues:        consumequeue.Options{NoBackground: true, ExtDir: filepath.Join(dir, "consumequeue_ext")},
+		Queues:        consumequeue.Options{NoBackground: true, ExtDir: dir + "/consumequeue_ext"},
 	}
 }
 
@@ -82,8 +106,8 @@ func TestGoldenBeforeRecoversLikeTheOriginal(t *testing.T) {
 	for name, extra := range purposeful {
 		t.Run(name, func(t *testing.T) {
 			m := golden.Load(t, name)
-			dir := filepath.Join(golden.Extract(t, name), "store-before")
-			op := mustOpen(t, goldenOptions(dir, m.Config))
+			f, _ := inMemory(t, name)
+			op := mustOpen(t, goldenOptions(f, "/store-before", m.Config))
 			defer shut(t, op)
 			check(t, op)
 			if got, want := op.Log.MaxPhyOffset(), m.After.Queries.MaxPhyOffset; got != want {
@@ -114,10 +138,10 @@ func TestGoldenUnitsAreTheOriginals(t *testing.T) {
 	for name := range purposeful {
 		t.Run(name, func(t *testing.T) {
 			m := golden.Load(t, name)
-			root := golden.Extract(t, name)
-			ours := mustOpen(t, goldenOptions(filepath.Join(root, "store-before"), m.Config))
+			f, _ := inMemory(t, name)
+			ours := mustOpen(t, goldenOptions(f, "/store-before", m.Config))
 			defer shut(t, ours)
-			o := consumequeue.Options{Dir: filepath.Join(root, "store-after", "consumequeue"), ReadOnly: true}
+			o := consumequeue.Options{FS: f, Dir: "/store-after/consumequeue", ReadOnly: true}
 			theirs, err := consumequeue.Open(o)
 			if err != nil {
 				t.Fatal(err)
@@ -149,32 +173,17 @@ func TestGoldenUnitsAreTheOriginals(t *testing.T) {
 // Opening a directory of the original twice, by whatever exit, changes nothing the second time; nor does the first one change a clean directory's log and queues.
 func TestGoldenDirectoriesOpenTwice(t *testing.T) {
 	for _, name := range golden.Names() {
-		m := golden.Load(t, name)
-		c := m.Config
-		if c == nil {
-			c = m.MasterConfig
-		}
-		root := golden.Extract(t, name)
-		dirs, err := os.ReadDir(root)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, d := range dirs {
-			if !d.IsDir() {
-				continue
-			}
-			dir := filepath.Join(root, d.Name())
-			if _, err := os.Stat(filepath.Join(dir, "commitlog")); err != nil {
-				continue
-			}
-			t.Run(name+"/"+d.Name(), func(t *testing.T) {
-				o := goldenOptions(dir, c)
-				before := dataOf(t, dir)
+		c := golden.Config{"enableMultiDispatch": name == "lmq"} // reading a manifest takes longer than all the rest
+		f, dirs := inMemory(t, name)
+		for _, dir := range dirs {
+			t.Run(name+dir, func(t *testing.T) {
+				o := goldenOptions(f, dir, c)
+				before := dataOf(t, f, dir)
 				op := mustOpen(t, o)
 				first := dump(op)
 				shut(t, op)
-				if d.Name() != "store-before" && d.Name() != "store-after" {
-					if d := cmp.Diff(before, dataOf(t, dir)); d != "" {
+				if dir != "/store-before" && dir != "/store-after" {
+					if d := cmp.Diff(before, dataOf(t, f, dir)); d != "" {
 						t.Errorf("the first open changed files: %s", d)
 					}
 					if r := op.Report; r.RebuiltUnits != 0 || r.DroppedBytes != 0 {
@@ -190,7 +199,7 @@ func TestGoldenDirectoriesOpenTwice(t *testing.T) {
 					} else if err := checkpoint.RemoveAbort(o.FS, dir); err != nil {
 						t.Fatal(err)
 					}
-					before := dataOf(t, dir)
+					before := dataOf(t, f, dir)
 					op := mustOpen(t, o)
 					if got := dump(op); got != first {
 						t.Errorf("%s: an open changed\n%sto\n%s%+v", how, first, got, op.Report)
@@ -199,7 +208,7 @@ func TestGoldenDirectoriesOpenTwice(t *testing.T) {
 						t.Errorf("%s: found something to do: %+v", how, r)
 					}
 					shut(t, op)
-					if d := cmp.Diff(before, dataOf(t, dir)); d != "" {
+					if d := cmp.Diff(before, dataOf(t, f, dir)); d != "" {
 						t.Errorf("%s: files changed: %s", how, d)
 					}
 				}
@@ -209,24 +218,45 @@ func TestGoldenDirectoriesOpenTwice(t *testing.T) {
 }
 
 // dataOf is the files of log and queues, a digest of each by its name.
-func dataOf(t *testing.T, dir string) map[string]string {
+func dataOf(t *testing.T, f *faultfs.FS, dir string) map[string]string {
 	t.Helper()
 	m := map[string]string{}
-	for _, sub := range []string{"commitlog", "consumequeue", "consumequeue_ext"} {
-		err := filepath.Walk(filepath.Join(dir, sub), func(p string, i os.FileInfo, err error) error {
-			if os.IsNotExist(err) {
-				return nil
+	for _, p := range f.Paths() {
+		for _, sub := range []string{"/commitlog/", "/consumequeue/", "/consumequeue_ext/"} {
+			if strings.HasPrefix(p, dir+sub) {
+				b, err := f.ReadFile(p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				m[p] = fmt.Sprintf("%d %x", len(b), digest(b))
 			}
-			if err != nil || i.IsDir() {
-				return err
-			}
-			b, err := os.ReadFile(p)
-			m[strings.TrimPrefix(p, dir)] = fmt.Sprintf("%d %x", len(b), digest(b))
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
 		}
 	}
 	return m
+}
+
+// Light queues and other queues of a multi-dispatch stay as they are when the option is off, and are rebuilt when it is on.
+func TestGoldenMultiDispatchQueues(t *testing.T) {
+	f, _ := inMemory(t, "lmq")
+	o := goldenOptions(f, "/store", golden.Config{"enableMultiDispatch": true})
+	o.MultiDispatch = false
+	op := mustOpen(t, o)
+	want := dump(op)
+	if r := op.Report; r.RebuiltUnits != 0 || len(r.RebuiltQueues) != 0 || !strings.Contains(want, "%LMQ%one-0 [0, ") {
+		t.Fatalf("%s%+v", want, r)
+	}
+	shut(t, op)
+	for _, p := range f.Paths() {
+		if strings.HasPrefix(p, "/store/consumequeue/%LMQ%") || strings.HasPrefix(p, "/store/consumequeue/plainTopic") {
+			if err := f.Remove(p); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	o.MultiDispatch, o.IgnoreSummary = true, true
+	op = mustOpen(t, o)
+	defer shut(t, op)
+	if got := dump(op); got != want {
+		t.Fatalf("got\n%swant\n%s%+v", got, want, op.Report)
+	}
 }
