@@ -103,6 +103,27 @@ func TestArrivalsAreToldOnceVisibleAndForTransactionsToo(t *testing.T) {
 	}
 }
 
+// A callback may put; a close meanwhile refuses its put and waits for nobody who waits for it.
+func TestACallbackMayPut(t *testing.T) {
+	for range 20 {
+		var s *store.DefaultMessageStore
+		ready := make(chan struct{})
+		o := store.Options{FS: faultfs.New(), Arrival: func(a store.Arrival) {
+			<-ready
+			if _, err := s.Put(bg, message("echo", 0, "x")); err != nil && !errors.Is(err, store.ErrClosed) {
+				t.Error(err)
+			}
+		}}
+		s = open(t, "/store", o)
+		close(ready)
+		put(t, s, message("T", 0, "x")) // and each echo has an echo
+		settle(t, s, "echo", 0, 5)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A sink that refuses a record holds dispatch there, is offered it again, and sees all in log order; nothing is visible before it.
 func TestSinksSeeEverythingInOrderAndHoldVisibility(t *testing.T) {
 	var seen, second []int64

@@ -7,7 +7,8 @@ import (
 )
 
 // Sink receives each dispatched record in log order, at least once, before its unit enters the queue: a message can be read by Get only when every sink has taken it.
-// r's Properties and Bitmap are views: valid until Dispatch returns. An error holds dispatch at this record; it is tried again until it succeeds. A sink runs on the dispatch goroutine: it must not call Close or WaitForMessages.
+// r's Properties and Bitmap are views: valid until Dispatch returns. An error holds dispatch at this record; it is tried again until it succeeds.
+// A sink runs on the dispatch goroutine, or in Open and Close: it must not call Close or WaitForMessages.
 type Sink interface{ Dispatch(r *record.Meta) error }
 
 // SinkFunc is a func as a Sink.
@@ -65,7 +66,7 @@ type RecoveryReport struct {
 	ScannedRecords int64
 	DroppedBytes   int64 // cut from the log's end, and kept in Quarantine
 	RebuiltUnits   int64
-	RebuiltQueues  []string // "topic/queueId"
+	RebuiltQueues  []string // "topic-queueId"
 	Quarantine     []string // files that keep what was cut
 	Took           time.Duration
 }

@@ -88,7 +88,7 @@ type Options struct {
 	SkipQueueCheck bool // without a checkpoint of ours, do not read the log's headers to find queues that lost units
 	IgnoreSummary  bool // check every queue against the whole log at Open
 
-	NoBackground bool // no goroutines: DispatchStep, FlushStep and CheckpointStep are called by hand (simulation)
+	NoBackground bool // no goroutines: DispatchStep, FlushStep and CheckpointStep are called by hand (simulation); in SyncFlush mode Put and PutBatch do their flush themselves
 
 	MemorySize                  int64 // physical memory, for the reckoning of what is "in disk"; 0 = ask the machine
 	AccessInMemoryMaxRatio      int   // percent of it that recent messages may fill, default 40
@@ -98,7 +98,7 @@ type Options struct {
 	MaxTransferMessagesInDisk   int   // default 8
 
 	Sinks    []Sink
-	Arrival  func(a Arrival) // called on the dispatch goroutine for each record, after its unit is visible
+	Arrival  func(a Arrival) // called on the dispatch goroutine (or in Open and Close) for each record, after its unit is visible
 	Events   Events
 	Logger   hclog.Logger // default: none
 	Now      func() time.Time

@@ -20,13 +20,13 @@ import (
 
 // DefaultMessageStore is a MessageStore over one directory. See the package's contract. It is made by Open and must be closed.
 //
-// Lock order: gate, then dispatching.mu; neither is held while a callback of the caller runs, except gate during PutAsync's and Put's own work.
+// Lock order: rawMu or retainMu or checkMu, then dispatching.mu. No callback of the caller runs under one of them.
 type DefaultMessageStore struct {
 	reader
 	dir  string
 	lock io.Closer
 
-	// gate is held for reading by each put from its checks to its answer, for writing by Close.
+	// gate is held for reading by each put from its checks to its answer; Close passes through it for writing, once closing is set.
 	gate    sync.RWMutex
 	closing atomic.Bool
 
@@ -219,12 +219,16 @@ func warningsOf(r recovery.Report) (w []string) {
 
 func (s *DefaultMessageStore) announceRecovery(r recovery.Report) {
 	s.o.Logger.Info("store open", "dir", s.dir, "clean", r.Clean, "minPhyOffset", s.log.MinPhyOffset(), "maxPhyOffset", s.log.MaxPhyOffset(), "scanned", r.ScannedRecords, "rebuiltUnits", r.RebuiltUnits, "took", s.report.Took)
-	for k := range s.rebuilt(r) {
-		units := int64(0)
-		if q := s.queues.Queue(k.topic, k.queueID); q != nil {
-			units = q.MaxOffset() - q.MinOffset()
+	if len(r.RebuiltQueues) > 0 {
+		rebuilt := make(map[string]bool, len(r.RebuiltQueues))
+		for _, name := range r.RebuiltQueues {
+			rebuilt[name] = true
 		}
-		s.o.Events.QueueRebuilt(k.topic, k.queueID, units)
+		for q := range s.queues.All() {
+			if rebuilt[q.String()] {
+				s.o.Events.QueueRebuilt(q.Topic(), q.ID(), q.MaxOffset()-q.MinOffset())
+			}
+		}
 	}
 	s.o.Events.Recovered(s.report)
 }
@@ -380,11 +384,13 @@ func (s *DefaultMessageStore) Close() error {
 	if s.closing.Swap(true) {
 		return ErrClosed
 	}
-	// Puts under way hold the gate until they are answered; one flush is all that they can be waiting for.
+	// Puts under way hold the gate until they are answered; one flush is all that they can be waiting for. Later ones find the store closing: from here on nothing is appended,
+	// and the gate can be left (a callback that puts must not wait for us while we wait for it).
 	s.log.Flush()
 	s.futures.step(s.o.Now())
 	s.gate.Lock()
-	defer s.gate.Unlock()
+	//lint:ignore SA2001 a barrier: who held the gate has left it
+	s.gate.Unlock()
 
 	var errs []error
 	flushed, err := s.log.Flush()

@@ -84,9 +84,7 @@ func (at progressAt) summary(minPhyOffset int64, clean bool) *checkpoint.Summary
 func (s *DefaultMessageStore) startDispatch(opened *recovery.Opened) error {
 	s.arrivals.init()
 	s.dispatching.mu.end = opened.Dispatched
-	if err := s.findLast(opened.Dispatched); err != nil {
-		return err
-	}
+	s.findLast(opened.Dispatched)
 	from := opened.Dispatched
 	if len(s.o.Sinks) > 0 || s.o.Arrival != nil {
 		from = opened.DispatchFrom
@@ -100,16 +98,18 @@ func (s *DefaultMessageStore) startDispatch(opened *recovery.Opened) error {
 	if err := s.dispatchRest(); err != nil {
 		// Not a reason to stay closed: what is dispatched can be read, and dispatch is tried again. But offsets of what is not must be known.
 		s.dispatchFailed(err)
-		return s.raiseCounters()
+		if s.trouble.final.Load() == nil {
+			return s.raiseCounters()
+		}
 	}
 	return nil
 }
 
-// findLast looks for the last record that starts below end: what a summary names.
-func (s *DefaultMessageStore) findLast(end int64) error {
+// findLast looks for the last record that starts below end: what a summary names. If the way there does not lead through (queues that nobody checked), the next summary names none.
+func (s *DefaultMessageStore) findLast(end int64) {
 	from := s.log.MinPhyOffset()
 	if from < 0 {
-		return nil
+		return
 	}
 	for _, k := range s.queues.Snapshot() {
 		if k.LastPhy < end {
@@ -122,13 +122,14 @@ func (s *DefaultMessageStore) findLast(end int64) error {
 	for c.Offset() < end {
 		err := c.Next(&m, end)
 		if errors.Is(err, commitlog.ErrNotYet) {
-			return nil
+			return
 		} else if err != nil {
-			return err
+			s.o.Logger.Warn("last dispatched record not found", "dir", s.dir, "from", from, "err", err)
+			s.dispatching.mu.last = record.Meta{}
+			return
 		}
 		s.dispatching.mu.last = withoutViews(&m)
 	}
-	return nil
 }
 
 // raiseCounters makes sure that no offset of a record that is not dispatched yet is given again.
@@ -354,25 +355,3 @@ func (s *DefaultMessageStore) DispatchedPhyOffset() int64 { return s.dispatcher.
 
 // Grown is closed once MaxPhyOffset is beyond past.
 func (s *DefaultMessageStore) Grown(past int64) <-chan struct{} { return s.log.Grown(past) }
-
-// rebuilt yields the queues that recovery rebuilt.
-func (s *DefaultMessageStore) rebuilt(r recovery.Report) map[queueKey]bool {
-	all := make(map[queueKey]bool)
-	for q := range s.queues.All() {
-		all[queueKey{q.Topic(), q.ID()}] = true
-	}
-	rebuilt := make(map[queueKey]bool)
-	names := make(map[string]bool, len(r.RebuiltQueues))
-	for _, n := range r.RebuiltQueues {
-		names[n] = true
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	for k := range all {
-		if names[fmt.Sprintf("%s-%d", k.topic, k.queueID)] {
-			rebuilt[k] = true
-		}
-	}
-	return rebuilt
-}
