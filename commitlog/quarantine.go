@@ -1,6 +1,7 @@
 package commitlog
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -36,9 +37,25 @@ func quarantine(o *Options, off int64, b []byte) (string, error) {
 		case err != nil:
 			return "", fmt.Errorf("keep what is cut at %d: nothing was cut: %w", off, err)
 		case info.Regular && info.Size == int64(len(b)):
-			return path, nil
+			same, err := holds(o.FS, path, b)
+			if err != nil {
+				return "", fmt.Errorf("keep what is cut at %d: nothing was cut: %w", off, err)
+			}
+			if same {
+				return path, nil
+			}
 		}
 	}
+}
+
+// holds reports whether the file at path, as long as b, has its bytes.
+func holds(fsys mappedfile.FS, path string, b []byte) (bool, error) {
+	m, err := fsys.Map(path, 0, mappedfile.MapReadOnly)
+	if err != nil {
+		return false, err
+	}
+	same := bytes.Equal(m.Bytes(), b)
+	return same, m.Close()
 }
 
 // A truncation of durable records can not be told from damage when it is interrupted: a part is cut, whole records lie behind. So a

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/mqstore/mqstore/commitlog/mappedfile"
+	"github.com/mqstore/mqstore/commitlog/mappedfile/faultfs"
 )
 
 func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0x10666)) }
@@ -196,6 +197,64 @@ func TestInterruptedTruncationHidesNoDamageInFrontOfIt(t *testing.T) {
 	r.edit(all[10].PhyOffset+bodyAt, flip)
 	r.open(Recovery{FlushedTo: all[19].End()})
 	if r.tail.End != all[15].PhyOffset || r.tail.BelowFlushed != 0 || r.tail.DroppedRecords != 5 {
+		t.Errorf("%+v", r.tail)
+	}
+}
+
+func TestQuarantineNeitherDoublesNorClobbers(t *testing.T) {
+	r := newRig(t)
+	o := &Options{FS: r.fs, QuarantineDir: quarantined}
+	b := []byte("what was cut")
+	first, err := quarantine(o, 4711, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := quarantine(o, 4711, b); err != nil || again != first || len(r.quarantine()) != 1 {
+		t.Errorf("again: %s, %v, %d files", again, err, len(r.quarantine()))
+	}
+	for _, other := range []string{"of the same length", "shorter"} {
+		r.fs.Plant(first, []byte(other)[:min(len(other), len(b))])
+		beside, err := quarantine(o, 4711, b)
+		if err != nil || beside == first {
+			t.Errorf("other bytes under the name: %s, %v", beside, err)
+		}
+		if files := r.quarantine(); string(files[first]) != other[:min(len(other), len(b))] || string(files[beside]) != string(b) {
+			t.Errorf("%v", files)
+		}
+	}
+	// No room: nothing may be cut.
+	r.fs.SetReadOnly(true)
+	if _, err := quarantine(o, 99, b); err == nil {
+		t.Error("kept on a device that takes nothing")
+	}
+}
+
+// A full quarantine device refuses the open, and the log is as it was.
+func TestNothingIsCutThatCanNotBeKept(t *testing.T) {
+	r := newRig(t)
+	r.open(Recovery{})
+	all := r.appendN(10, 400)
+	r.close()
+	r.edit(all[9].PhyOffset+bodyAt, flip)
+	before := r.snapshot()
+	r.fs.SetHook(func(op faultfs.Op) error {
+		if op.Kind == faultfs.OpWriteFile {
+			return mappedfile.ErrDiskFull
+		}
+		return nil
+	})
+	if err := r.tryOpen(Recovery{FlushedTo: -1}); !errors.Is(err, mappedfile.ErrDiskFull) {
+		t.Fatalf("open: %v", err)
+	}
+	r.fs.SetHook(nil)
+	after := r.snapshot()
+	for p, b := range before {
+		if after[p] != b {
+			t.Errorf("%s changed", p)
+		}
+	}
+	r.open(Recovery{FlushedTo: -1})
+	if len(r.tail.Quarantine) != 1 || r.tail.End != all[9].PhyOffset {
 		t.Errorf("%+v", r.tail)
 	}
 }
