@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mqstore/mqstore/checkpoint"
 	"github.com/mqstore/mqstore/commitlog/mappedfile/faultfs"
 	"github.com/mqstore/mqstore/commitlog/record"
 	"github.com/mqstore/mqstore/store"
@@ -581,6 +582,38 @@ func TestPutsAreRefusedWhileAnAppendHoldsTheLock(t *testing.T) {
 		}
 		if r := put(t, s, message("T", 0, "x")); r.QueueOffset != 2 {
 			t.Fatal(r)
+		}
+	})
+}
+
+// A checkpoint that finds no room is tried again, and is no reason to stop.
+func TestACheckpointOnAFullDiskIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := faultfs.New()
+		full := 0
+		s := open(t, "/store", store.Options{FS: fsys, Events: store.Events{DiskFull: func(error) { full++ }}})
+		put(t, s, message("T", 0, "x"))
+		settle(t, s, "T", 0, 1)
+		if _, err := s.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		fsys.SetLimit(1)
+		time.Sleep(61 * time.Second) // CheckpointEvery, of fake time
+		synctest.Wait()
+		put(t, s, message("T", 0, "y"))
+		if full != 1 || !s.Stats().Writable {
+			t.Fatal(full, s.Stats().NotWritableReason)
+		}
+		fsys.SetLimit(0)
+		time.Sleep(60 * time.Second)
+		synctest.Wait()
+		summary, err := checkpoint.ReadSummary(fsys, "/store")
+		if err != nil || summary == nil || summary.EndPhyOffset != s.MaxPhyOffset() {
+			t.Fatalf("%+v, %v", summary, err)
+		}
+		fsys.SetLimit(1)
+		if err := s.Close(); !errors.Is(err, store.ErrDiskFull) {
+			t.Fatal(err)
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mqstore/mqstore/checkpoint"
 	"github.com/mqstore/mqstore/commitlog"
+	"github.com/mqstore/mqstore/commitlog/mappedfile"
 	"github.com/mqstore/mqstore/commitlog/record"
 	"github.com/mqstore/mqstore/consumequeue"
 	"github.com/mqstore/mqstore/dispatch"
@@ -293,7 +294,9 @@ func (s *DefaultMessageStore) runFlush(ctx context.Context) {
 		case <-check.C:
 			err = s.CheckpointStep()
 		}
-		if err != nil {
+		if errors.Is(err, mappedfile.ErrDiskFull) { // the checkpoint's file: the next tick tries again
+			s.diskFull(fmt.Errorf("checkpoint: %w", fromBelow(err)))
+		} else if err != nil {
 			s.flushFailed(err)
 			return
 		}
@@ -415,8 +418,13 @@ func (s *DefaultMessageStore) Close() error {
 		}
 		if err := s.checkpoint(clean); err != nil {
 			clean = false
-			s.flushFailed(err)
-			errs = append(errs, fmt.Errorf("%w: %w", ErrFlushFailed, err))
+			if errors.Is(err, mappedfile.ErrDiskFull) { // log and queues are on disk; only the next open has more to look at
+				err = fmt.Errorf("last checkpoint: %w", fromBelow(err))
+			} else {
+				s.flushFailed(err)
+				err = fmt.Errorf("%w: %w", ErrFlushFailed, err)
+			}
+			errs = append(errs, err)
 		}
 	}
 	s.readClosed.Store(true)
