@@ -333,7 +333,9 @@ func (s *scanner) segment(seg segment, last bool) (stopped bool, err error) {
 			err = fmt.Errorf("%w: the record crosses the segment's end", record.ErrSize)
 		}
 		if err == nil && !meta.IsBlank() && s.r.doubtful(off+int64(meta.Size), &meta) {
-			err = tornSector(b[pos:], pos, &meta)
+			if err = tornSector(b[pos:], pos, &meta); err == nil {
+				err = unfinished(b[pos:], &meta)
+			}
 		}
 		if err != nil {
 			s.reason = &mappedfile.CorruptError{Path: seg.path, Off: off, Err: err}

@@ -38,6 +38,19 @@ func tornSector(b []byte, pos int64, m *record.Meta) error {
 	return nil
 }
 
+// unfinished reports whether a record that parses, behind which there is nothing, may lack its last bytes: a slave gets records in pieces, and of one that came up to the
+// middle of its topic or properties the rest reads as zeros, which fit. No writer ends them in a zero. b is the segment from the record on.
+func unfinished(b []byte, m *record.Meta) error {
+	last := m.Size - 1
+	if len(m.Properties) == 0 {
+		last -= 2 // the properties' length, which is zero, is the end of the record
+	}
+	if last < 0 || last >= len(b) || b[last] != 0 || lastNonZero(b[m.Size:min(len(b), m.Size+record.BlankHeaderSize)]) != 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: the log's last record ends in zeros where text belongs: it never came whole", record.ErrMalformed)
+}
+
 // doubtful reports whether the record that ends at end may be one that no flush covered.
 func (r *Recovery) doubtful(end int64, m *record.Meta) bool {
 	if r.Clean {

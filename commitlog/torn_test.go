@@ -10,6 +10,31 @@ import (
 	"github.com/mqstore/mqstore/commitlog/record"
 )
 
+// A record that came up to any of its bytes is not taken for a whole one, but for one whose missing bytes are zeros anyway; and a whole one always is.
+func TestRecordThatCameInPartIsKnown(t *testing.T) {
+	host := record.HostFrom(netip.MustParseAddrPort("10.0.0.1:10911"))
+	for _, properties := range []record.Properties{nil, record.NewProperties("K", "v"), record.NewProperties("KEYS", strings.Repeat("k", 300))} {
+		for _, body := range []int{0, 1, 300} {
+			m := &record.Message{Topic: "topic", BornHost: host, StoreHost: host, Body: bytes.Repeat([]byte{'b'}, body), Properties: properties}
+			whole, err := record.AppendRecord(nil, m, record.Limits{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			record.Patch(whole, 7, 0, 1_700_000_000_000)
+			for n := range len(whole) + 1 {
+				b := make([]byte, len(whole)+100)
+				copy(b, whole[:n])
+				p := record.Parser{VerifyCRC: true}
+				var meta record.Meta
+				taken := p.Parse(b, 0, &meta) == nil && tornSector(b, 0, &meta) == nil && unfinished(b, &meta) == nil
+				if same := bytes.Equal(b[:len(whole)], whole); taken != same {
+					t.Fatalf("properties of %d, body of %d: %d of %d bytes taken for a whole record: %v", len(properties), body, n, len(whole), taken)
+				}
+			}
+		}
+	}
+}
+
 // Whatever sectors of a record's bytes never reached the device, either the record does not parse or it is known as torn; a whole one never is.
 func TestRecordThatLostASectorIsKnown(t *testing.T) {
 	host := record.HostFrom(netip.MustParseAddrPort("10.0.0.1:10911"))

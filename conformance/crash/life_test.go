@@ -150,6 +150,7 @@ func (l *life) step() {
 		flushed, err := l.s.FlushStep()
 		l.tell("flush to %d: %v", flushed, err)
 		l.expect(err)
+		l.refused = l.refused || err != nil
 		l.flushed()
 		l.settleFutures()
 	case n < 87:
@@ -173,9 +174,7 @@ func (l *life) expect(err error) {
 	if !l.failing {
 		l.fatal("%v", err)
 	}
-	if errors.Is(err, store.ErrFlushFailed) || errors.Is(err, faultfs.ErrInjected) {
-		l.refused = l.refused || errors.Is(err, store.ErrFlushFailed)
-	}
+	l.refused = l.refused || errors.Is(err, store.ErrFlushFailed)
 }
 
 func (l *life) flushed() { l.durable = max(l.durable, l.s.FlushedPhyOffset()) }
