@@ -173,10 +173,14 @@ func TestReport27DamageOfAQueueFileIsNeverAPanic(t *testing.T) {
 				useDamaged(t, fs, size)
 			}
 		}
-		for l := range b {
+		stride := 1
+		if effort.Current() == effort.Race {
+			stride = 11
+		}
+		for l := 0; l < len(b); l += stride {
 			damage(fmt.Sprintf("cut to %d", l), b[:l])
 		}
-		for i := range b {
+		for i := 0; i < len(b); i += stride {
 			bad := bytes.Clone(b)
 			bit := (i + i/8) % 8
 			bad[i] ^= 1 << bit

@@ -78,7 +78,7 @@ func (q *Queue) expire(minPhyOffset int64) (int, error) {
 	seq := q.seq.Load()
 	files := seq.Files()
 	n := 0
-	for ; n < len(files)-1 && files[n].End < seq.Max(); n++ {
+	for ; n < len(files) && files[n].End < seq.Max(); n++ { // so there is always a later file, which stays
 		u, err := q.read(files[n].End/UnitSize - 1)
 		if err != nil {
 			return 0, fmt.Errorf("expire files of %s: %w", q, err)
