@@ -35,7 +35,8 @@ type DefaultMessageStore struct {
 	dispatcher  *dispatch.Dispatcher
 	cursor      *commitlog.Cursor
 	dispatching progress
-	rawEnd      atomic.Int64 // raw bytes were appended up to here
+	rawEnd      atomic.Int64 // raw bytes were received up to here
+	rawPart     []byte       // the last of them, which are no whole record yet; guarded by rawMu
 	rawMu       sync.Mutex   // one AppendToCommitLog at a time
 	trouble     trouble
 	futures     futures

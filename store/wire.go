@@ -294,7 +294,7 @@ func (s *DefaultMessageStore) dispatchFailed(err error) error {
 }
 
 // AppendToCommitLog appends bytes of a master's log, which must start at MaxPhyOffset (*OffsetMismatchError otherwise; an empty log begins there) and not cross a segment's end. It is a slave's way in and wakes the same dispatcher as puts do.
-// The bytes may end inside a record: the rest comes with the next call. On a master, later puts wait until what was appended so is dispatched; puts at the same time are not for this.
+// The bytes may end inside a record: that beginning is received, and gets into the log when the rest has come with later calls. On a master, later puts wait until what was appended so is dispatched; puts at the same time are not for this.
 func (s *DefaultMessageStore) AppendToCommitLog(phyOffset int64, p []byte) error {
 	s.gate.RLock()
 	defer s.gate.RUnlock()
@@ -306,11 +306,7 @@ func (s *DefaultMessageStore) AppendToCommitLog(phyOffset int64, p []byte) error
 	}
 	s.rawMu.Lock()
 	defer s.rawMu.Unlock()
-	err := s.log.AppendRaw(phyOffset, p)
-	if end := s.log.MaxPhyOffset(); err == nil || end > phyOffset {
-		s.rawEnd.Store(end)
-	}
-	if err != nil {
+	if err := s.appendRaw(phyOffset, p); err != nil {
 		if errors.Is(err, mappedfile.ErrDiskFull) {
 			err = refused(err)
 			s.diskFull(err)
