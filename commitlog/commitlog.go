@@ -3,6 +3,7 @@ package commitlog
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,11 +57,11 @@ func Open(o Options, r Recovery) (*Log, Tail, error) {
 	if err != nil {
 		return nil, found.tail, err
 	}
-	fs := o.FS
+	fsys := o.FS
 	if len(found.hidden) > 0 {
-		fs = hidingFS{o.FS, found.hidden}
+		fsys = hidingFS{o.FS, found.hidden}
 	}
-	so := mappedfile.SequenceOptions{FS: fs, Dir: o.Dir, FileSize: found.size, ReadOnly: o.ReadOnly}
+	so := mappedfile.SequenceOptions{FS: fsys, Dir: o.Dir, FileSize: found.size, ReadOnly: o.ReadOnly}
 	if !o.ReadOnly && !o.NoBackground {
 		so.Ahead = true
 		so.Populate = max(0, min(o.Warm, found.size))
@@ -99,8 +100,21 @@ func settle(o *Options, r *Recovery, seq *mappedfile.Sequence, found *recovered)
 	end := found.tail.End
 	if found.files > 0 {
 		if found.cut && !o.ReadOnly {
+			again := found.marker
+			if found.tail.DroppedBytes > 0 && !again {
+				if err := writeMarker(o, end); err != nil {
+					return err
+				}
+				found.marker = true
+			}
 			if err := seq.TruncateTo(end, keepIn(o, &found.tail.Quarantine)); err != nil {
 				return err
+			}
+			if again {
+				// The sync of the zeros may have failed before: the kernel then holds them for written, with the old bytes on the device.
+				if err := overwrite(seq, end, found.dataEnd, func(v mappedfile.View, scratch []byte) int { return clearLen(scratch, len(v.Bytes)) }); err != nil {
+					return err
+				}
 			}
 		}
 		if err := seq.SetMax(end); err != nil {
@@ -112,38 +126,31 @@ func settle(o *Options, r *Recovery, seq *mappedfile.Sequence, found *recovered)
 			}
 		}
 	}
-	if found.marker && !o.ReadOnly {
+	switch {
+	case o.ReadOnly:
+		return nil
+	case found.marker:
 		return removeMarker(o)
+	}
+	// That there is no marker must be durable before anything is appended: one that a failed sync left to come back would cut it.
+	if err := o.FS.SyncDir(o.QuarantineDir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return nil
 }
 
-// harden makes durable what recovery accepted beyond the flushed mark. A sync alone would not do: if one failed in the process
-// before, the kernel holds the pages for clean, with bytes that never reached the device. So they are written again; without a mark,
-// those of the last segment, beyond which no failed flush lies (it ended the log that it happened to).
+// harden makes durable what recovery accepted and no mark covers. A sync alone would not do: if one failed in the process before, the
+// kernel holds the pages for clean, with bytes that never reached the device. So they are written again.
 func harden(o *Options, r *Recovery, seq *mappedfile.Sequence, found *recovered) error {
 	end := found.tail.End
-	from := found.scanFrom
+	from := min(found.sure, end)
 	if r.FlushedTo >= 0 {
 		from = min(r.FlushedTo, end)
 	}
 	seq.SetFlushed(from)
 	from = max(from, seq.Min())
-	if r.FlushedTo < 0 {
-		from = max(from, end-found.size)
-	}
-	scratch := make([]byte, min(hardenStep, found.size))
-	for from < end {
-		v, err := seq.ViewRest(from)
-		if err != nil {
-			return err
-		}
-		n := copy(scratch, v.Bytes)
-		v.Release()
-		if err := seq.Overwrite(from, scratch[:n]); err != nil {
-			return err
-		}
-		from += int64(n)
+	if err := overwrite(seq, from, end, func(v mappedfile.View, scratch []byte) int { return copy(scratch, v.Bytes) }); err != nil {
+		return err
 	}
 	if _, err := seq.Flush(); err != nil {
 		return err
@@ -151,7 +158,32 @@ func harden(o *Options, r *Recovery, seq *mappedfile.Sequence, found *recovered)
 	return o.FS.SyncDir(o.Dir)
 }
 
-const hardenStep = 1 << 20
+// overwrite stores to [from, end) of seq, piece by piece and durably, what fill puts into scratch for a view of what is there.
+func overwrite(seq *mappedfile.Sequence, from, end int64, fill func(v mappedfile.View, scratch []byte) int) error {
+	scratch := make([]byte, overwriteStep)
+	for from < end {
+		v, err := seq.ViewRaw(from)
+		if err != nil {
+			return err
+		}
+		n := fill(v, scratch[:min(end-from, overwriteStep)])
+		v.Release()
+		if err := seq.Overwrite(from, scratch[:n]); err != nil {
+			return err
+		}
+		from += int64(n)
+	}
+	return nil
+}
+
+const overwriteStep = 1 << 20
+
+// clearLen zeroes the first n bytes of b, or all it has, and returns how many.
+func clearLen(b []byte, n int) int {
+	n = min(n, len(b))
+	clear(b[:n])
+	return n
+}
 
 // maxClockLead bounds how far ahead of the clock a store time that was read from the log may push the times of later records: one
 // damaged header must not put the rest of the log into the far future.

@@ -58,8 +58,9 @@ func holds(fsys mappedfile.FS, path string, b []byte) (bool, error) {
 	return same, m.Close()
 }
 
-// A truncation of durable records can not be told from damage when it is interrupted: a part is cut, whole records lie behind. So a
-// marker with its offset is there while it runs, and Open finishes what it finds.
+// An interrupted truncation of durable records can not be told from damage: a part is cut, whole records lie behind. And when the sync of
+// what erases them failed, the next process reads zeros that the device does not have. So a marker with its offset is there while
+// anything is cut, and Open finishes what it finds.
 const markerName = "commitlog-truncate-to"
 
 func markerPath(o *Options) string { return filepath.Join(o.QuarantineDir, markerName) }

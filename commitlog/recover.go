@@ -17,14 +17,15 @@ import (
 
 // recovered is what recoverLog found: all that Open needs to open the sequence at the right end.
 type recovered struct {
-	tail     Tail
-	size     int64           // of a segment
-	files    int             // segments that the sequence will see
-	hidden   map[string]bool // names that it must not see (read-only: in other cases they were removed)
-	times    map[int64]int64 // last store time by segment start
-	scanFrom int64           // where the scan started
-	cut      bool            // something lies, or may lie on the device, behind the end
-	marker   bool            // an interrupted truncation is finished with this cut
+	tail    Tail
+	size    int64           // of a segment
+	files   int             // segments that the sequence will see
+	hidden  map[string]bool // names that it must not see (read-only: in other cases they were removed)
+	times   map[int64]int64 // last store time by segment start
+	sure    int64           // where the scanned records end that a mark says to be durable
+	cut     bool            // something lies, or may lie on the device, behind the end
+	marker  bool            // a cut that was interrupted is finished with this one
+	dataEnd int64           // where the segment that holds the end surely holds only zeros from
 }
 
 // segment is one file of the log on disk.
@@ -87,7 +88,7 @@ func recoverLog(o *Options, r *Recovery) (found recovered, err error) {
 	}
 	last := segments[len(segments)-1].start
 	found.cut = s.tail.DroppedBytes > 0 || last > s.tail.End || found.marker || !r.Clean
-	found.tail, found.scanFrom = s.tail, s.from
+	found.tail, found.sure, found.dataEnd = s.tail, s.sure, s.dataEnd
 	return found, nil
 }
 
@@ -205,15 +206,18 @@ type scanner struct {
 	r        *Recovery
 	size     int64
 	segments []segment
-	limit    int64 // an interrupted truncation's offset; -1 = none
+	limit    int64 // an interrupted cut's offset; -1 = none
 	times    map[int64]int64
 	parser   record.Parser
 
-	tail   Tail
-	reason error // what stopped the scan
-	from   int64 // where the scan started
-	endSeg int   // index of the segment that holds the end; len(segments) = behind the last
-	behind remains
+	tail     Tail
+	reason   error // what stopped the scan
+	from     int64 // where the scan started
+	sure     int64 // end of the last record of those that a mark says to be durable; a blank behind it is not
+	doubting bool  // a record that no mark covers was seen
+	endSeg   int   // index of the segment that holds the end; len(segments) = behind the last
+	behind   remains
+	dataEnd  int64 // see recovered
 
 	progressed int64
 }
@@ -271,7 +275,7 @@ func (s *scanner) run() error {
 
 // pass scans from s.from to the end and looks behind it.
 func (s *scanner) pass() error {
-	s.tail.End = s.from
+	s.tail.End, s.sure, s.doubting = s.from, s.from, false
 	s.endSeg = len(s.segments)
 	for i := int((s.from - s.segments[0].start) / s.size); i < len(s.segments); i++ {
 		seg := s.segments[i]
@@ -332,7 +336,8 @@ func (s *scanner) segment(seg segment, last bool) (stopped bool, err error) {
 		if errors.Is(err, record.ErrIncomplete) {
 			err = fmt.Errorf("%w: the record crosses the segment's end", record.ErrSize)
 		}
-		if err == nil && !meta.IsBlank() && s.r.doubtful(off+int64(meta.Size), &meta) {
+		doubtful := err == nil && !meta.IsBlank() && s.r.doubtful(off+int64(meta.Size), &meta)
+		if doubtful {
 			if err = tornSector(b[pos:], pos, &meta); err == nil {
 				err = unfinished(b[pos:], &meta)
 			}
@@ -343,6 +348,10 @@ func (s *scanner) segment(seg segment, last bool) (stopped bool, err error) {
 		}
 		pos += int64(meta.Size)
 		s.tail.End = seg.start + pos
+		s.doubting = s.doubting || doubtful
+		if !s.doubting && !meta.IsBlank() {
+			s.sure = s.tail.End
+		}
 		if meta.IsBlank() {
 			break
 		}
@@ -388,7 +397,11 @@ func (s *scanner) lookBehind(i int) error {
 		// A clean exit at exactly this end: what it left behind is not worth reading a gigabyte of zeros for.
 		return nil
 	}
-	end := pos + int64(lastNonZero(b[pos:max(pos, mappedfile.DataEnd(m, pos))]))
+	dataEnd := max(pos, mappedfile.DataEnd(m, pos))
+	if i == s.endSeg {
+		s.dataEnd = seg.start + dataEnd
+	}
+	end := pos + int64(lastNonZero(b[pos:dataEnd]))
 	s.behind.bytes += end - pos
 	s.progress(seg.start+pos, false)
 	p := record.Parser{Delay: s.o.Delay, VerifyCRC: true}
