@@ -42,7 +42,7 @@ type Client struct {
 	addr string
 	o    ClientOptions
 
-	dialling chan struct{} // holds one token: who takes it may dial
+	dialling chan struct{}   // holds one token: who takes it may dial
 	ctx      context.Context // ends with Close
 	cancel   context.CancelFunc
 	readers  sync.WaitGroup
