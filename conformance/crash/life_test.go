@@ -56,8 +56,9 @@ type life struct {
 	next    map[queueKey]int64 // the queue offset that the next message gets
 	minPhy  int64
 	pending []pendingPut
-	failing bool // the disk fails
-	refused bool // the store said that a flush failed: it takes nothing more
+	kept    map[string][]byte // derived files as they were at some time
+	failing bool              // the disk fails
+	refused bool              // the store said that a flush failed: it takes nothing more
 	story   []string
 }
 
@@ -378,8 +379,54 @@ func (l *life) end() {
 		}
 	}
 	l.failing, l.refused = false, false
+	l.tamper()
 	l.mustOpen()
 	l.recovered(lost)
+}
+
+// tamper does to derived files what restores from backups and careless hands do: an older version comes back, or one is gone.
+func (l *life) tamper() {
+	n := l.rng.IntN(12)
+	if n == 11 {
+		var files []string
+		for _, p := range l.fs.Paths() {
+			for _, q := range queues {
+				dir := fmt.Sprintf("%s/consumequeue/%s/%d/", root, q.topic, q.id)
+				// A queue without a message in the log has its numbering in its files alone.
+				if strings.HasPrefix(p, dir) && slices.ContainsFunc(l.log, func(m sent) bool { return m.inQueue && m.queue == q && m.end <= l.durable }) {
+					files = append(files, p)
+				}
+			}
+		}
+		if len(files) > 0 {
+			p := files[l.rng.IntN(len(files))]
+			l.tell("%s removed", p)
+			if err := l.fs.Remove(p); err != nil {
+				l.fatal("%v", err)
+			}
+		}
+	}
+	for _, name := range []string{"checkpoint", "mqstore.summary"} {
+		path := root + "/" + name
+		b, err := l.fs.ReadFile(path)
+		switch {
+		case n == 0 && err == nil:
+			l.tell("%s removed", name)
+			if err := l.fs.Remove(path); err != nil {
+				l.fatal("%v", err)
+			}
+		case n == 1 && l.kept[name] != nil:
+			l.tell("an older %s is back", name)
+			if err := l.fs.WriteFileDurable(path, l.kept[name]); err != nil {
+				l.fatal("%v", err)
+			}
+		case n < 6 && err == nil:
+			if l.kept == nil {
+				l.kept = map[string][]byte{}
+			}
+			l.kept[name] = b
+		}
+	}
 }
 
 // recovered checks what is there against what must be.

@@ -461,6 +461,43 @@ func TestDamagedDerivedFilesChangeNothing(t *testing.T) {
 	}
 }
 
+// Report 27 for queue files, where nothing but the log tells: whatever byte is changed, whatever length is left, the queue is the same again.
+func TestDamagedQueueFilesAreRebuilt(t *testing.T) {
+	w := newWorld(t, 1)
+	w.open()
+	w.put("A", 0, 25, 30)
+	w.put("B", 0, 3, 30)
+	w.dispatch(-1)
+	want := w.dump()
+	w.close()
+	w.o.IgnoreSummary = true
+	for _, name := range []string{"consumequeue/A/0/00000000000000000200", "consumequeue/A/0/00000000000000000400"} {
+		good, err := w.fs.ReadFile(root + "/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		try := func(what string, b []byte) {
+			t.Helper()
+			if err := w.fs.WriteFileDurable(root+"/"+name, b); err != nil {
+				t.Fatal(err)
+			}
+			w.open()
+			if w.dump() != want {
+				t.Fatalf("%s %s: got\n%swant\n%s", name, what, w.dump(), want)
+			}
+			w.close()
+		}
+		for n := range good {
+			b := slices.Clone(good)
+			b[n] ^= 1 << (n % 8)
+			try(fmt.Sprintf("byte %d flipped", n), b)
+			if n%7 == 0 {
+				try(fmt.Sprintf("cut to %d", n), good[:n])
+			}
+		}
+	}
+}
+
 // A summary of another life of the directory is noticed.
 func TestSummaryOfAnotherLogIsNotBelieved(t *testing.T) {
 	w := newWorld(t, 1)
@@ -480,6 +517,7 @@ func TestSummaryOfAnotherLogIsNotBelieved(t *testing.T) {
 		"other size":      func(s *checkpoint.Summary) { s.LastSize++ },
 		"no boundary":     func(s *checkpoint.Summary) { s.LastPhyOffset++ },
 		"beyond the log":  func(s *checkpoint.Summary) { s.LastPhyOffset, s.EndPhyOffset = 1<<40, 1<<40+100 },
+		"another log":     func(s *checkpoint.Summary) { s.MinPhyOffset = segmentSize },
 		"negative":        func(s *checkpoint.Summary) { s.LastPhyOffset, s.EndPhyOffset = -1, -1 },
 	} {
 		s := *sum

@@ -160,6 +160,9 @@ func (s segments) parse(p *record.Parser, phyOffset int64, m *record.Meta) error
 
 // agree reports why the log is not the one that sum was written for.
 func (s segments) agree(sum *checkpoint.Summary) error {
+	if len(s.starts) > 0 && s.starts[0] < sum.MinPhyOffset {
+		return fmt.Errorf("the log begins at %d, before the summary's %d", s.starts[0], sum.MinPhyOffset)
+	}
 	if sum.LastPhyOffset < 0 {
 		if len(s.starts) == 0 || sum.EndPhyOffset == s.starts[0] {
 			return nil // it says that nothing of this log was known to be durable
