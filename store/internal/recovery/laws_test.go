@@ -284,6 +284,9 @@ func TestFirstBadRecordEndsTheLog(t *testing.T) {
 		if r.End != bad.PhyOffset && r.End != last.End() || r.DroppedRecords != 1 || len(r.Quarantine) == 0 || r.DroppedReason == nil {
 			t.Fatalf("clean %v: %+v, want an end at %d", clean, r, bad.PhyOffset)
 		}
+		if clean != (r.LostBytes > 0) {
+			t.Fatalf("clean %v: %d bytes of durable data lost", clean, r.LostBytes)
+		}
 		if got := w.put("A", 0, 1, 10).QueueOffset; got != bad.QueueOffset {
 			t.Fatalf("clean %v: next queue offset %d, want %d", clean, got, bad.QueueOffset)
 		}

@@ -111,6 +111,7 @@ func (r *recovery) openLog() error {
 		ScannedRecords: tail.Records,
 		DroppedBytes:   tail.DroppedBytes,
 		DroppedRecords: tail.DroppedRecords,
+		LostBytes:      tail.BelowFlushed,
 		DroppedReason:  tail.Reason,
 		Quarantine:     tail.Quarantine,
 		LastStoreTime:  tail.LastStoreTime,

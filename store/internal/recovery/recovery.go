@@ -60,6 +60,7 @@ type Report struct {
 	CheckedRecords  int64 // compared with their queue units
 	DroppedBytes    int64 // cut from the log's end
 	DroppedRecords  int64 // whole records among them
+	LostBytes       int64 // between End and what was known to be durable: data that is lost or cut although it had been on disk
 	DroppedReason   error // why the log ends at End; nil = nothing follows
 	Quarantine      []string
 	TruncatedUnits  int64    // units that pointed at or beyond End
