@@ -204,6 +204,15 @@ func warningsOf(r recovery.Report) (w []string) {
 	case r.DroppedBytes > 0:
 		w = append(w, fmt.Sprintf("the log's last %d bytes were no whole records and were cut at %d (%v); they are kept in %v", r.DroppedBytes, r.End, r.DroppedReason, r.Quarantine))
 	}
+	if r.LostBytes > 0 {
+		w = append(w, fmt.Sprintf("%d bytes of the log that had been on disk are lost or cut: it ended at %d or beyond and ends at %d", r.LostBytes, r.End+r.LostBytes, r.End))
+	}
+	if r.SummaryDoubt != "" {
+		w = append(w, "the summary of an earlier exit does not fit the log and was not used: "+r.SummaryDoubt)
+	}
+	if r.QueuesUnchecked {
+		w = append(w, "queues were not compared with the log (SkipQueueCheck): they may lack messages")
+	}
 	if len(r.RebuiltQueues) > 0 {
 		w = append(w, fmt.Sprintf("%d units of lost or damaged queues were rebuilt from the log: %v", r.RebuiltUnits, r.RebuiltQueues))
 	}
