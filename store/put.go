@@ -22,7 +22,9 @@ const maxPropertiesChars = 32767
 
 // Put stores m and answers when it is as safe as the store's mode promises. See Putter.
 func (s *DefaultMessageStore) Put(ctx context.Context, m *record.Message) (PutResult, error) {
-	s.gate.RLock()
+	if err := s.enter(); err != nil {
+		return PutResult{}, err
+	}
 	defer s.gate.RUnlock()
 	r, err := s.append(ctx, m)
 	if err != nil {
@@ -32,9 +34,20 @@ func (s *DefaultMessageStore) Put(ctx context.Context, m *record.Message) (PutRe
 	return s.answer(ctx, r, m)
 }
 
+// enter passes the gate, without ever waiting there: only Close holds it, and a callback that puts within a put must not wait for a Close that waits for that put.
+func (s *DefaultMessageStore) enter() error {
+	if s.gate.TryRLock() {
+		return nil
+	}
+	s.counts.putFailures.Add(1)
+	return fmt.Errorf("%w: %w", ErrServiceNotAvailable, ErrClosed)
+}
+
 // PutAsync appends m now, in this goroutine, and answers later. At most 65,536 puts wait for a flush at a time: beyond that PutAsync waits for one of them.
 func (s *DefaultMessageStore) PutAsync(m *record.Message) *Future {
-	s.gate.RLock()
+	if err := s.enter(); err != nil {
+		return &Future{done: closedChan, err: err}
+	}
 	defer s.gate.RUnlock()
 	r, err := s.append(context.Background(), m)
 	if err != nil {
@@ -53,7 +66,9 @@ func (s *DefaultMessageStore) PutAsync(m *record.Message) *Future {
 
 // PutBatch stores all of items or none. See BatchPutter.
 func (s *DefaultMessageStore) PutBatch(ctx context.Context, m *record.Message, items []record.BatchItem) (PutResult, error) {
-	s.gate.RLock()
+	if err := s.enter(); err != nil {
+		return PutResult{}, err
+	}
 	defer s.gate.RUnlock()
 	r, err := s.appendBatch(ctx, m, items)
 	if err != nil {

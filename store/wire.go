@@ -296,7 +296,9 @@ func (s *DefaultMessageStore) dispatchFailed(err error) error {
 // AppendToCommitLog appends bytes of a master's log, which must start at MaxPhyOffset (*OffsetMismatchError otherwise; an empty log begins there) and not cross a segment's end. It is a slave's way in and wakes the same dispatcher as puts do.
 // The bytes may end inside a record: that beginning is received, and gets into the log when the rest has come with later calls. On a master, later puts wait until what was appended so is dispatched; puts at the same time are not for this.
 func (s *DefaultMessageStore) AppendToCommitLog(phyOffset int64, p []byte) error {
-	s.gate.RLock()
+	if !s.gate.TryRLock() {
+		return ErrClosed
+	}
 	defer s.gate.RUnlock()
 	if s.closing.Load() {
 		return ErrClosed
