@@ -44,6 +44,9 @@ func (q *Queue) Topic() string { return q.topic }
 // ID is the queue's number within its topic.
 func (q *Queue) ID() int32 { return q.id }
 
+// Dir is the directory of the queue's files.
+func (q *Queue) Dir() string { return q.dir }
+
 // MinOffset is the first queue offset that has a record, as far as CorrectMin was told; MaxOffset if none has.
 func (q *Queue) MinOffset() int64 { return min(q.min.Load(), q.max.Load()) }
 

@@ -118,6 +118,10 @@ func (s *reader) scanUnits(r GetRequest, q *consumequeue.Queue, units consumeque
 	for ; i < scan; i++ {
 		u := units.At(i)
 		lastPhy = u.PhyOffset
+		if !u.Valid() && !u.IsFiller() { // not to be taken for one of a deleted record
+			release()
+			return s.malformedUnit(q, r.Offset+int64(i), u)
+		}
 		if u.PhyOffset < skipUntil {
 			continue
 		}
@@ -170,6 +174,12 @@ func (s *reader) scanUnits(r GetRequest, q *consumequeue.Queue, units consumeque
 		res.release = release
 	}
 	return nil
+}
+
+// malformedUnit is damage of a queue's file.
+func (s *reader) malformedUnit(q *consumequeue.Queue, queueOffset int64, u consumequeue.Unit) error {
+	return &CorruptError{Path: q.Dir(), Offset: queueOffset * consumequeue.UnitSize, Err: fmt.Errorf("unit %d of %s/%d is none (physical offset %d, %d bytes); "+
+		"the log may be whole: open the store with Options.IgnoreSummary to have the queue compared with it and built again", queueOffset, q.Topic(), q.ID(), u.PhyOffset, u.Size)}
 }
 
 // full reports whether a batch that holds something already has no room for one more record of size bytes.
