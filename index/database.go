@@ -52,7 +52,7 @@ func openDatabase(o *Options, readOnly bool) (*database, error) {
 	if readOnly {
 		dir = readOnlyFS{o.fs}
 	} else {
-		d.guard = &guardFS{FS: o.fs}
+		d.guard = &guardFS{FS: o.fs, ending: make(chan struct{})}
 		dir = d.guard
 	}
 	d.opts.FS = dir
@@ -66,7 +66,12 @@ func openDatabase(o *Options, readOnly bool) (*database, error) {
 			return d, nil
 		}
 		d.close()
-	} else if cut := d.cut(); cut != nil {
+		return nil, err
+	}
+	if d.guard != nil {
+		d.guard.end()
+	}
+	if cut := d.cut(); cut != nil {
 		err = cut
 	}
 	return nil, err
@@ -114,6 +119,9 @@ func (d *database) err() error {
 
 // close closes it, unless Pebble gave up: its goroutines may be stuck then.
 func (d *database) close() error {
+	if d.guard != nil {
+		d.guard.end()
+	}
 	select {
 	case <-d.logger.fatal:
 		return d.logger.err()

@@ -2,21 +2,27 @@ package index
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// guardFS keeps failed writes from Pebble. Pebble ends the process, or stops with its locks held, when a write to its manifest fails; a full disk is not worth that for an index. So the first write that fails cuts the directory off: this
-// and every later change seems to succeed and does not happen. The directory stays as a loss of power at that moment would have left it, which Pebble recovers from, and the database can still be read and be closed.
+// guardFS keeps failed writes of the manifest from Pebble, which ends the process over them, or stops with its locks held; a full disk is not worth that for an index. The first write that fails, of whatever file, cuts the directory off: from then on
+// changes of the manifest seem to succeed and do not happen, and all others fail, or wait for the end if they are a compaction's. The directory stays as a loss of power at that moment would have left it, which Pebble recovers from; the database can
+// still be read, since no file that it uses goes away, and be closed.
 //
 // Nothing is locked: the store's lock covers the directory.
 type guardFS struct {
 	vfs.FS
 	failed atomic.Pointer[error] // of the first write that failed
+	ending chan struct{}         // closed when the database is about to be closed
 }
+
+var errCut = fmt.Errorf("an earlier write failed: %w", os.ErrPermission) // Pebble does not try another way then
 
 // cut is the error that cut the directory off; nil while it is not.
 func (g *guardFS) cut() error {
@@ -26,59 +32,66 @@ func (g *guardFS) cut() error {
 	return nil
 }
 
-// change does op unless the directory is cut off.
+// end lets go what waits.
+func (g *guardFS) end() { close(g.ending) }
+
+// change does op unless the directory is cut off. An error of op cuts it off.
 func (g *guardFS) change(op func() error) error {
 	if g.failed.Load() != nil {
-		return nil
+		return errCut
 	}
-	if err := op(); err != nil {
+	err := op()
+	if err != nil {
 		g.failed.CompareAndSwap(nil, &err)
 	}
-	return nil
+	return err
 }
 
-// attempt is change for operations whose failure Pebble knows how to take.
-func (g *guardFS) attempt(op func() error) error {
-	if g.failed.Load() != nil {
-		return nil
-	}
-	return op()
+// vital reports whether Pebble cannot bear that a change of this file fails.
+func (g *guardFS) vital(name string) bool {
+	name = g.PathBase(name)
+	return strings.HasPrefix(name, "MANIFEST-") || strings.HasPrefix(name, "marker.")
 }
 
-func (g *guardFS) file(open func() (vfs.File, error)) (vfs.File, error) {
-	var f vfs.File
-	g.change(func() (err error) {
+func (g *guardFS) file(name string, open func() (vfs.File, error)) (f vfs.File, err error) {
+	vital := g.vital(name)
+	err = g.change(func() (err error) {
 		f, err = open()
 		return err
 	})
-	if f == nil {
+	switch {
+	case err == nil:
+		return &guardFile{f, g, vital}, nil
+	case vital:
 		return nowhere{}, nil
+	case err == errCut && strings.HasSuffix(name, ".sst"):
+		<-g.ending // a compaction would try again and again
 	}
-	return &guardFile{f, g}, nil
+	return nil, err
 }
 
-// Create opens a new file, or one that leads nowhere.
+// Create opens a new file.
 func (g *guardFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	return g.file(func() (vfs.File, error) { return g.FS.Create(name, c) })
+	return g.file(name, func() (vfs.File, error) { return g.FS.Create(name, c) })
 }
 
 // ReuseForWrite is as Create.
 func (g *guardFS) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	return g.file(func() (vfs.File, error) { return g.FS.ReuseForWrite(oldname, newname, c) })
+	return g.file(newname, func() (vfs.File, error) { return g.FS.ReuseForWrite(oldname, newname, c) })
 }
 
 // OpenReadWrite is as Create.
 func (g *guardFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
-	return g.file(func() (vfs.File, error) { return g.FS.OpenReadWrite(name, c, opts...) })
+	return g.file(name, func() (vfs.File, error) { return g.FS.OpenReadWrite(name, c, opts...) })
 }
 
-// OpenDir opens a directory for syncing.
+// OpenDir opens a directory for syncing, which is part of a change of the manifest.
 func (g *guardFS) OpenDir(name string) (vfs.File, error) {
 	f, err := g.FS.OpenDir(name)
 	if err != nil {
 		return nil, err
 	}
-	return &guardFile{f, g}, nil
+	return &guardFile{f, g, true}, nil
 }
 
 // Rename moves a file.
@@ -88,22 +101,31 @@ func (g *guardFS) Rename(oldname, newname string) error {
 
 // Link may be impossible on this file system: Pebble copies then.
 func (g *guardFS) Link(oldname, newname string) error {
-	return g.attempt(func() error { return g.FS.Link(oldname, newname) })
+	if g.failed.Load() != nil {
+		return errCut
+	}
+	return g.FS.Link(oldname, newname)
 }
 
 // Remove deletes a file, which may be missing.
 func (g *guardFS) Remove(name string) error {
-	return g.attempt(func() error { return g.FS.Remove(name) })
+	if g.failed.Load() != nil {
+		return nil
+	}
+	return g.FS.Remove(name)
 }
 
-// RemoveAll deletes a directory.
+// RemoveAll is as Remove.
 func (g *guardFS) RemoveAll(name string) error {
-	return g.attempt(func() error { return g.FS.RemoveAll(name) })
+	if g.failed.Load() != nil {
+		return nil
+	}
+	return g.FS.RemoveAll(name)
 }
 
 // MkdirAll makes a directory.
 func (g *guardFS) MkdirAll(dir string, perm os.FileMode) error {
-	return g.attempt(func() error { return g.FS.MkdirAll(dir, perm) })
+	return g.change(func() error { return g.FS.MkdirAll(dir, perm) })
 }
 
 // Lock locks nothing.
@@ -119,31 +141,47 @@ func (nopCloser) Close() error { return nil }
 // guardFile is a file of a guardFS that is written.
 type guardFile struct {
 	vfs.File
-	g *guardFS
+	g     *guardFS
+	vital bool
 }
 
-func (f *guardFile) Write(p []byte) (int, error) {
-	f.g.change(func() error { _, err := f.File.Write(p); return err })
-	return len(p), nil
+func (f *guardFile) change(op func() error) error {
+	err := f.g.change(op)
+	if f.vital {
+		return nil
+	}
+	return err
 }
 
-func (f *guardFile) WriteAt(p []byte, off int64) (int, error) {
-	f.g.change(func() error { _, err := f.File.WriteAt(p, off); return err })
-	return len(p), nil
+func (f *guardFile) Write(p []byte) (n int, err error) {
+	err = f.change(func() error { n, err = f.File.Write(p); return err })
+	if err == nil {
+		n = len(p)
+	}
+	return n, err
+}
+
+func (f *guardFile) WriteAt(p []byte, off int64) (n int, err error) {
+	err = f.change(func() error { n, err = f.File.WriteAt(p, off); return err })
+	if err == nil {
+		n = len(p)
+	}
+	return n, err
 }
 
 func (f *guardFile) Preallocate(off, n int64) error {
-	return f.g.change(func() error { return f.File.Preallocate(off, n) })
+	return f.change(func() error { return f.File.Preallocate(off, n) })
 }
 
-func (f *guardFile) Sync() error     { return f.g.change(f.File.Sync) }
-func (f *guardFile) SyncData() error { return f.g.change(f.File.SyncData) }
+func (f *guardFile) Sync() error     { return f.change(f.File.Sync) }
+func (f *guardFile) SyncData() error { return f.change(f.File.SyncData) }
 
 func (f *guardFile) SyncTo(n int64) (full bool, err error) {
-	return full, f.g.change(func() error { full, err = f.File.SyncTo(n); return err })
+	err = f.change(func() error { full, err = f.File.SyncTo(n); return err })
+	return full, err
 }
 
-// nowhere is a file whose creation failed.
+// nowhere is a manifest whose creation failed.
 type nowhere struct{}
 
 func (nowhere) Read([]byte) (int, error)               { return 0, io.EOF }

@@ -326,7 +326,7 @@ func (x *Index) Run(ctx context.Context) error {
 	}
 }
 
-// Close makes everything durable, if that is possible, and closes the index. It waits for queries under way.
+// Close makes everything durable, if that is possible, and closes the index. It waits for queries under way. Of an index that turned out to be damaged it removes the files, so that the next Open makes it anew.
 func (x *Index) Close() error {
 	if x.closed.Swap(true) {
 		return ErrClosed
@@ -344,6 +344,11 @@ func (x *Index) Close() error {
 	x.gone = true
 	if cerr := x.db.close(); err == nil && cerr != nil {
 		err = fmt.Errorf("close index %s: %w", x.o.Dir, cerr)
+	}
+	if errors.Is(err, ErrDamaged) && !x.readOnly {
+		if rerr := x.o.fs.RemoveAll(x.o.Dir); rerr != nil {
+			err = errors.Join(err, fmt.Errorf("remove it: %w", rerr))
+		}
 	}
 	return err
 }

@@ -18,7 +18,6 @@ const (
 
 	hashSize = 6
 	hashBits = 8 * hashSize
-
 )
 
 var be = binary.BigEndian
