@@ -44,6 +44,8 @@ var (
 	ErrNotAStore = errors.New("store: not a store directory")
 	// ErrReadOnly: a write to a store that was opened read-only.
 	ErrReadOnly = errors.New("store: read-only")
+	// ErrDiverged: this slave's log does not continue its master's: it is ahead, behind what the master still has, or holds other bytes. The error says where, and the way out; nothing is appended meanwhile.
+	ErrDiverged = errors.New("store: the slave's log is not the master's")
 	// ErrOffsetMismatch: raw bytes that do not start where the log ends. *OffsetMismatchError has both offsets.
 	ErrOffsetMismatch = errors.New("store: offset mismatch")
 )

@@ -35,6 +35,15 @@ type Events struct {
 	DispatchFailed func(err error) // a sink's or queue's refusal; dispatch tries again
 	Recovered      func(r RecoveryReport)
 	QueueRebuilt   func(topic string, queueID int32, units int64)
+
+	SlaveConnected     func(slave string)             // to this store; it may not have said yet how much it holds
+	SlaveDisconnected  func(slave string, err error)  // and why
+	SlaveRefused       func(peer string, err error)   // it said what cannot be true, or is not allowed to follow; it counts for no put. ErrDiverged if its log is not this one
+	MasterConnected    func(master string)            // this slave follows
+	MasterLost         func(master string, err error) // the connection ended (each time) or none came about (once per reason); it is tried again
+	Diverged           func(err error)                // errors.Is(err, ErrDiverged): this slave cannot follow; once per reason, while it goes on trying
+	ReplicationWarning func(peer string, err error)   // listening to the world without authentication, a slave that begins inside a record, a listener that failed
+	RoleChanged        func(from, to Role)
 }
 
 func (e *Events) fill() {
@@ -53,6 +62,23 @@ func (e *Events) fill() {
 	}
 	if e.Recovered == nil {
 		e.Recovered = func(RecoveryReport) {}
+	}
+	named := func(string, error) {}
+	for _, f := range []*func(string, error){&e.SlaveDisconnected, &e.SlaveRefused, &e.MasterLost, &e.ReplicationWarning} {
+		if *f == nil {
+			*f = named
+		}
+	}
+	for _, f := range []*func(string){&e.SlaveConnected, &e.MasterConnected} {
+		if *f == nil {
+			*f = func(string) {}
+		}
+	}
+	if e.Diverged == nil {
+		e.Diverged = nop
+	}
+	if e.RoleChanged == nil {
+		e.RoleChanged = func(Role, Role) {}
 	}
 	if e.QueueRebuilt == nil {
 		e.QueueRebuilt = func(string, int32, int64) {}

@@ -22,6 +22,7 @@ type reader struct {
 	queues     *consumequeue.Set
 	gets, miss atomic.Int64
 	readClosed atomic.Bool
+	role       atomic.Uint32 // a Role
 }
 
 const (
@@ -51,7 +52,7 @@ func (s *reader) Get(ctx context.Context, r GetRequest) (*GetResult, error) {
 
 func (s *reader) get(r GetRequest) (*GetResult, error) {
 	corrected := func(offset int64) int64 {
-		if s.o.Role == Slave && !s.o.OffsetCheckInSlave {
+		if s.Role() == Slave && !s.o.OffsetCheckInSlave {
 			return r.Offset
 		}
 		return offset

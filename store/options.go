@@ -77,9 +77,10 @@ type Options struct {
 	CheckpointEvery  time.Duration // default 60 s: how much of the log an unclean exit makes the next Open read again
 	PutBusyAfter     time.Duration // puts are refused while an append has held the log's lock for longer, default 1 s (osPageCacheBusyTimeOutMills)
 
-	Role               Role
+	Role               Role // SetRole changes it
+	HA                 HAOptions
 	OffsetCheckInSlave bool // correct NextBeginOffset on a slave, too
-	ReadUncommitted    bool // show consumers what a crash can still take back (the original's way). Default: in SyncFlush mode only what is flushed
+	ReadUncommitted    bool // show consumers what a crash can still take back (the original's way). Default: in SyncFlush mode only what is flushed, of a SyncMaster only what slaves have acknowledged, while there are any
 	VerifyReads        bool // check the body CRC of each record that Get returns. Default: sizes, magic and position only, as the record's place is what queues can have wrong
 
 	DelayLevels    string // messageDelayLevel, default "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
@@ -165,6 +166,9 @@ func (o *Options) fill(dir string) (record.DelayTable, error) {
 	}
 	if o.OnDamage > DamageCut {
 		bad("OnDamage is %d, must be DamageRefuse or DamageCut", o.OnDamage)
+	}
+	if err := o.HA.fill(!o.NoBackground); err != nil {
+		errs = append(errs, err)
 	}
 	if o.Now == nil {
 		o.Now = time.Now

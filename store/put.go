@@ -34,16 +34,21 @@ func (s *DefaultMessageStore) Put(ctx context.Context, m *record.Message) (PutRe
 	return s.answer(ctx, r, m)
 }
 
-// enter passes the gate, without ever waiting there: only Close holds it, and a callback that puts within a put must not wait for a Close that waits for that put.
+// enter passes the gate, without ever waiting there: only Close and a master that becomes a slave hold it, and a callback that puts within a put must not wait for a Close that waits for that put.
 func (s *DefaultMessageStore) enter() error {
 	if s.gate.TryRLock() {
 		return nil
 	}
 	s.counts.putFailures.Add(1)
+	if !s.closing.Load() {
+		return fmt.Errorf("%w: %w", ErrServiceNotAvailable, errChangingRole)
+	}
 	return fmt.Errorf("%w: %w", ErrServiceNotAvailable, ErrClosed)
 }
 
-// PutAsync appends m now, in this goroutine, and answers later. At most 65,536 puts wait for a flush at a time: beyond that PutAsync waits for one of them.
+var errChangingRole = errors.New("this store is becoming a slave: put to its master")
+
+// PutAsync appends m now, in this goroutine, and answers later. At most 65,536 puts wait for a flush or for slaves at a time: beyond that PutAsync waits for one of them.
 func (s *DefaultMessageStore) PutAsync(m *record.Message) *Future {
 	if err := s.enter(); err != nil {
 		return &Future{done: closedChan, err: err}
@@ -54,14 +59,11 @@ func (s *DefaultMessageStore) PutAsync(m *record.Message) *Future {
 		s.counts.putFailures.Add(1)
 		return &Future{done: closedChan, err: err}
 	}
-	if s.o.FlushMode == AsyncFlush && s.o.Role != SyncMaster || !waits(m.Properties) {
+	w := s.waitsFor(&r, m)
+	if !w.flush && !w.slaves {
 		return &Future{done: closedChan, res: r}
 	}
-	r = s.confirm(r)
-	if s.o.FlushMode == AsyncFlush {
-		return &Future{done: closedChan, res: r}
-	}
-	return s.futures.add(r, s.o.Now().Add(s.o.SyncFlushTimeout))
+	return s.futures.add(r, w)
 }
 
 // PutBatch stores all of items or none. See BatchPutter.
@@ -222,25 +224,51 @@ func (s *DefaultMessageStore) diskFull(err error) {
 	}
 }
 
-// answer waits until what m's mode promises is so, and says in the status how far it is.
-func (s *DefaultMessageStore) answer(ctx context.Context, r PutResult, m *record.Message) (PutResult, error) {
-	if s.o.FlushMode == AsyncFlush && s.o.Role != SyncMaster || !waits(m.Properties) {
-		return r, nil
+// waiting is what an answer has to wait for.
+type waiting struct{ flush, slaves bool }
+
+// waitsFor says what m's mode promises beyond the log (spec/ha-protocol.md 6.9, and commitlog-format.md 1.10), and puts the status of a SyncMaster that has no slave near enough to wait for into r.
+func (s *DefaultMessageStore) waitsFor(r *PutResult, m *record.Message) (w waiting) {
+	role := s.Role()
+	if s.o.FlushMode == AsyncFlush && role != SyncMaster || !waits(m.Properties) {
+		return waiting{}
 	}
-	r = s.confirm(r)
-	if s.o.FlushMode == AsyncFlush {
-		return r, nil
+	w.flush = s.o.FlushMode == SyncFlush
+	if role == SyncMaster {
+		w.slaves = s.replication.master != nil && s.replication.master.SlaveOK(r.end())
+		if !w.slaves {
+			r.Status = SlaveNotAvailable
+		}
 	}
-	return s.awaitFlush(ctx, r)
+	return w
 }
 
-// confirm is the part of the slaves in a status: a SYNC_MASTER without a slave says so, as the original.
-func (s *DefaultMessageStore) confirm(r PutResult) PutResult {
-	if s.o.Role == SyncMaster {
-		r.Status = SlaveNotAvailable
+// answer waits until what m's mode promises is so, for disk and slaves side by side, and says in the status how far it is.
+func (s *DefaultMessageStore) answer(ctx context.Context, r PutResult, m *record.Message) (PutResult, error) {
+	w := s.waitsFor(&r, m)
+	switch {
+	case !w.slaves && !w.flush:
+		return r, nil
+	case !w.slaves:
+		return s.awaitFlush(ctx, r)
 	}
-	return r
+	timed, cancel := context.WithTimeout(ctx, s.o.HA.SlaveTimeout) // from now on: while the flush is waited for, the slaves get on
+	defer cancel()
+	if w.flush {
+		var err error
+		if r, err = s.awaitFlush(ctx, r); err != nil {
+			return r, err
+		}
+	}
+	if err := s.replication.master.WaitAcked(timed, r.end()); err != nil {
+		r.Status = FlushSlaveTimeout
+		return r, ctx.Err()
+	}
+	return r, nil
 }
+
+// end is one past the last byte of the put.
+func (r *PutResult) end() int64 { return r.PhyOffset + int64(r.Size) }
 
 // late notes that r was not flushed in time, unless something worse is known of it: a slave's status goes before the disk's (spec/commitlog-format.md 1.10, step 9).
 func (r *PutResult) late() {
@@ -251,7 +279,7 @@ func (r *PutResult) late() {
 
 // awaitFlush answers a put of a SyncFlush store.
 func (s *DefaultMessageStore) awaitFlush(ctx context.Context, r PutResult) (PutResult, error) {
-	end := r.PhyOffset + int64(r.Size)
+	end := r.end()
 	if s.o.NoBackground { // nobody else will flush
 		if _, err := s.log.FlushStep(); err != nil {
 			return r, s.putFlushFailed(&r, err)

@@ -45,12 +45,14 @@ func openReadOnly(dir string, o Options, delay record.DelayTable) (*ReadOnlyStor
 	if err != nil {
 		return nil, fmt.Errorf("open %s read-only: %w", dir, fromBelow(err))
 	}
-	return &ReadOnlyStore{
+	s := &ReadOnlyStore{
 		reader:   reader{o: o, log: opened.Log, queues: opened.Queues},
 		dir:      dir,
 		report:   reportOf(opened.Report, time.Since(begin)),
 		warnings: append(foreign, warnings...),
-	}, nil
+	}
+	s.role.Store(uint32(o.Role))
+	return s, nil
 }
 
 // Recovery is what an Open for writing would start from. Clean says whether the last exit was.

@@ -4,7 +4,7 @@ package store
 type Stats struct {
 	MinPhyOffset, MaxPhyOffset int64 // the log: [min, max); min is -1 if it is empty
 	FlushedPhyOffset           int64 // on disk up to here
-	ConfirmPhyOffset           int64 // what slaves hold; without slaves, the log's end
+	ConfirmPhyOffset           int64 // what as many slaves hold as a put waits for; without slaves near enough, the log's end
 	DispatchedPhyOffset        int64 // in the queues up to here
 	VisibleEnd                 int64 // what consumers may see up to here
 	DispatchBehindBytes        int64 // max - dispatched
@@ -20,6 +20,7 @@ type Stats struct {
 	DispatchHeldUp    string // why dispatch stands still and tries again; "" if it does not
 	Recovery          RecoveryReport
 	Warnings          []string // what Open found that somebody should know
+	HA                HAStats
 }
 
 func (s *reader) stats(dir string) Stats {
@@ -49,6 +50,10 @@ func (s *DefaultMessageStore) Stats() Stats {
 	st := s.reader.stats(s.dir)
 	st.FlushedPhyOffset, st.DispatchedPhyOffset, st.VisibleEnd = s.log.FlushedPhyOffset(), s.dispatcher.Offset(), s.VisibleEnd()
 	st.ConfirmPhyOffset = st.MaxPhyOffset
+	if m := s.replication.master; m != nil {
+		st.ConfirmPhyOffset = m.ConfirmPhyOffset(s.o.HA.RequiredAcks)
+	}
+	st.HA = s.haStats()
 	st.DispatchBehindBytes = max(st.MaxPhyOffset-st.DispatchedPhyOffset, 0)
 	st.Puts, st.PutFailures, st.PutBytes = s.counts.puts.Load(), s.counts.putFailures.Load(), s.counts.putBytes.Load()
 	st.Recovery, st.Warnings = s.report, s.warnings

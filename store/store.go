@@ -21,7 +21,7 @@ import (
 
 // DefaultMessageStore is a MessageStore over one directory. See the package's contract. It is made by Open and must be closed.
 //
-// Lock order: rawMu or retainMu or checkMu, then dispatching.mu. No callback of the caller runs under one of them.
+// Lock order: roleMu, then gate, then rawMu or retainMu or checkMu, then dispatching.mu. No callback of the caller runs under one of them.
 type DefaultMessageStore struct {
 	reader
 	dir  string
@@ -38,6 +38,8 @@ type DefaultMessageStore struct {
 	rawEnd      atomic.Int64 // raw bytes were received up to here
 	rawPart     []byte       // the last of them, which are no whole record yet; guarded by rawMu
 	rawMu       sync.Mutex   // one AppendToCommitLog at a time
+	replication replication
+	roleMu      sync.Mutex // one SetRole at a time
 	trouble     trouble
 	futures     futures
 	arrivals    arrivals
@@ -52,8 +54,8 @@ type DefaultMessageStore struct {
 	counts struct {
 		puts, putFailures, putBytes atomic.Int64
 	}
-	background struct {
-		stop context.CancelFunc
+	dispatchLoop, background struct {
+		stop context.CancelFunc // nil = not running
 		sync.WaitGroup
 	}
 }
@@ -62,6 +64,11 @@ type DefaultMessageStore struct {
 //
 // Errors (errors.Is): ErrLocked (the message names the holder), ErrCorrupt (*CorruptError has the place; nothing was changed), ErrNotAStore, ErrUnsupported (a directory of a kind that this version must not write), ErrDiskFull, fs.ErrPermission.
 func Open(dir string, o Options) (_ *DefaultMessageStore, err error) {
+	defer func() {
+		if err != nil {
+			o.HA.closeListeners()
+		}
+	}()
 	delay, err := o.fill(dir)
 	if err != nil {
 		return nil, err
@@ -92,6 +99,7 @@ func Open(dir string, o Options) (_ *DefaultMessageStore, err error) {
 		return nil, fmt.Errorf("open store %s: %w", dir, fromBelow(err))
 	}
 	s.reader = reader{o: o, log: opened.Log, queues: opened.Queues}
+	s.role.Store(uint32(o.Role))
 	s.page, s.warnings = opened.Page, append(foreign, warnings...)
 	s.report = reportOf(opened.Report, time.Since(begin))
 	s.recovered, s.unchecked = opened.Dispatched, opened.Report.QueuesUnchecked
@@ -112,13 +120,31 @@ func Open(dir string, o Options) (_ *DefaultMessageStore, err error) {
 		return nil, fmt.Errorf("open store %s: %w", dir, fromBelow(err))
 	}
 	s.announceRecovery(opened.Report)
+	if o.NoBackground {
+		s.futures.init(s)
+		return s, nil
+	}
+	classic, extended, err := o.HA.listen()
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", dir, err)
+	}
+	o.HA.Listener = classic
+	if o.HA.Extended != nil { // a copy: the caller's stays as it is
+		e := *o.HA.Extended
+		e.Listener = extended
+		o.HA.Extended = &e
+	}
+	if err := s.startReplication(classic, extended); err != nil {
+		return nil, fmt.Errorf("open store %s: %w", dir, err)
+	}
 	s.futures.init(s)
-	if !o.NoBackground {
-		ctx, stop := context.WithCancel(context.Background())
-		s.background.stop = stop
-		s.background.Go(func() { s.runDispatch(ctx) })
-		s.background.Go(func() { s.runFlush(ctx) })
-		s.background.Go(func() { s.futures.run(ctx) })
+	ctx, stop := context.WithCancel(context.Background())
+	s.background.stop = stop
+	s.resumeDispatch()
+	s.background.Go(func() { s.runFlush(ctx) })
+	s.futures.start(ctx)
+	if s.warnOfRole(); o.Role == Slave {
+		s.startFollowing()
 	}
 	return s, nil
 }
@@ -268,7 +294,7 @@ func (s *DefaultMessageStore) writable() error {
 	if s.closing.Load() {
 		return fmt.Errorf("%w: %w", ErrServiceNotAvailable, ErrClosed)
 	}
-	if s.o.Role == Slave {
+	if s.Role() == Slave {
 		return fmt.Errorf("%w: this store is a slave: put to its master", ErrServiceNotAvailable)
 	}
 	return s.healthy()
@@ -397,7 +423,10 @@ func (s *DefaultMessageStore) Close() error {
 	if s.closing.Swap(true) {
 		return ErrClosed
 	}
-	// Puts under way hold the gate until they are answered; one flush is all that they can be waiting for. Later ones find the store closing: from here on nothing is appended,
+	s.roleMu.Lock() // a SetRole under way ends first
+	defer s.roleMu.Unlock()
+	s.stopFollowing()
+	// Puts under way hold the gate until they are answered; one flush is all that they can be waiting for, and slaves, for a time. Later ones find the store closing: from here on nothing is appended,
 	// and the gate can be left (a callback that puts must not wait for us while we wait for it).
 	s.log.Flush()
 	s.futures.step(s.o.Now())
@@ -411,8 +440,11 @@ func (s *DefaultMessageStore) Close() error {
 		s.flushFailed(err)
 		errs = append(errs, fmt.Errorf("%w: %w", ErrFlushFailed, err))
 	}
+	s.lastAcks()
 	s.futures.finish()
+	s.replication.stopMaster() // from here on no slave counts: what none has acknowledged becomes visible, as on a master without slaves
 	s.arrivals.close()
+	s.pauseDispatch()
 	if s.background.stop != nil {
 		s.background.stop()
 		s.background.Wait()

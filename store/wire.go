@@ -14,37 +14,58 @@ import (
 	"github.com/mqstore/mqstore/commitlog/record"
 	"github.com/mqstore/mqstore/consumequeue"
 	"github.com/mqstore/mqstore/dispatch"
+	"github.com/mqstore/mqstore/ha"
 	"github.com/mqstore/mqstore/store/internal/recovery"
 )
 
 // visibleLog is the log as the dispatcher may see it.
 type visibleLog struct {
 	*commitlog.Cursor
-	log  *commitlog.Log
-	sync bool // only what is flushed
+	s *DefaultMessageStore
 }
 
 func (l visibleLog) NotYet(err error) bool { return errors.Is(err, commitlog.ErrNotYet) }
 
+// VisibleEnd can fall when a slave connects that holds less than the log: what was dispatched before stays so.
 func (l visibleLog) VisibleEnd() int64 {
-	if l.sync {
-		return min(l.log.MaxPhyOffset(), l.log.FlushedPhyOffset())
+	end := l.s.log.MaxPhyOffset()
+	if l.s.flushedOnly() {
+		end = min(end, l.s.log.FlushedPhyOffset())
 	}
-	return l.log.MaxPhyOffset()
+	if m := l.s.confirming(); m != nil {
+		end = min(end, m.ConfirmPhyOffset(l.s.o.HA.RequiredAcks))
+	}
+	return end
 }
 
+// VisiblePast waits for what is missing first. Whoever waits looks again.
 func (l visibleLog) VisiblePast(past int64) <-chan struct{} {
-	if l.sync {
-		return l.log.FlushedPast(past)
+	if l.s.flushedOnly() && l.s.log.FlushedPhyOffset() <= past {
+		return l.s.log.FlushedPast(past)
 	}
-	return l.log.Grown(past)
+	if m := l.s.confirming(); m != nil {
+		return m.ConfirmedPast(l.s.o.HA.RequiredAcks, past)
+	}
+	return l.s.log.Grown(past)
 }
 
-// VisibleEnd is the physical offset up to which consumers may see messages: the log's end, in SyncFlush mode what is flushed (unless Options.ReadUncommitted).
-func (s *DefaultMessageStore) VisibleEnd() int64 { return s.visible().VisibleEnd() }
+// flushedOnly: consumers see only what is on this disk.
+func (s *DefaultMessageStore) flushedOnly() bool {
+	return s.o.FlushMode == SyncFlush && !s.o.ReadUncommitted
+}
 
-func (s *DefaultMessageStore) visible() visibleLog {
-	return visibleLog{s.cursor, s.log, s.o.FlushMode == SyncFlush && !s.o.ReadUncommitted}
+// confirming is the master whose slaves decide what consumers see; nil if none do.
+func (s *DefaultMessageStore) confirming() *ha.Master {
+	if s.o.ReadUncommitted || s.Role() != SyncMaster {
+		return nil
+	}
+	return s.replication.master
+}
+
+// VisibleEnd is the physical offset up to which consumers may see messages: the log's end; in SyncFlush mode what is flushed; of a SyncMaster what as many slaves as a put waits for have acknowledged, unless there is none near enough
+// (HAOptions.FallBehindMax) to be waited for. Options.ReadUncommitted lifts both.
+func (s *DefaultMessageStore) VisibleEnd() int64 {
+	return max(s.dispatcher.Offset(), visibleLog{s: s}.VisibleEnd())
 }
 
 // progress is the last record whose unit is in its queue. mu makes it agree with the queues' ends.
@@ -94,7 +115,7 @@ func (s *DefaultMessageStore) startDispatch(opened *recovery.Opened) error {
 	for _, sink := range s.o.Sinks {
 		sinks = append(sinks, sink)
 	}
-	s.dispatcher = dispatch.New(s.visible(), append(sinks, dispatch.SinkFunc(s.dispatchRecord))...)
+	s.dispatcher = dispatch.New(visibleLog{s.cursor, s}, append(sinks, dispatch.SinkFunc(s.dispatchRecord))...)
 	if err := s.dispatchRest(); err != nil {
 		// Not a reason to stay closed: what is dispatched can be read, and dispatch is tried again. But offsets of what is not must be known.
 		s.dispatchFailed(err)
@@ -172,7 +193,7 @@ func (s *DefaultMessageStore) dispatchRecord(m *record.Meta) error {
 	case err != nil:
 		return err
 	}
-	if s.o.Role == Slave || m.PhyOffset < s.rawEnd.Load() {
+	if s.Role() == Slave || m.PhyOffset < s.rawEnd.Load() {
 		s.raiseCounter(m)
 	}
 	if s.trouble.dispatch.Load() != nil {
@@ -219,7 +240,7 @@ func (s *DefaultMessageStore) DispatchStep(max int) (n int, err error) {
 // dispatchRest dispatches all that is visible.
 func (s *DefaultMessageStore) dispatchRest() error {
 	for {
-		n, err := s.dispatcher.Step(1024)
+		n, err := s.dispatcher.Step(dispatchBatch)
 		if err != nil {
 			return err
 		}
@@ -230,9 +251,28 @@ func (s *DefaultMessageStore) dispatchRest() error {
 }
 
 const (
+	dispatchBatch    = 1024 // records between two looks at the context
 	dispatchRetryMin = 10 * time.Millisecond
 	dispatchRetryMax = time.Second
 )
+
+// pauseDispatch ends the goroutine that dispatches, if there is one; the caller holds roleMu, or closes. resumeDispatch starts it again.
+func (s *DefaultMessageStore) pauseDispatch() {
+	if s.dispatchLoop.stop != nil {
+		s.dispatchLoop.stop()
+		s.dispatchLoop.Wait()
+		s.dispatchLoop.stop = nil
+	}
+}
+
+func (s *DefaultMessageStore) resumeDispatch() {
+	if s.o.NoBackground {
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s.dispatchLoop.stop = stop
+	s.dispatchLoop.Go(func() { s.runDispatch(ctx) })
+}
 
 // runDispatch dispatches until ctx is done, or damage or a hole ends it. Whatever else holds it up is tried again.
 func (s *DefaultMessageStore) runDispatch(ctx context.Context) {
@@ -297,6 +337,9 @@ func (s *DefaultMessageStore) dispatchFailed(err error) error {
 // The bytes may end inside a record: that beginning is received, and gets into the log when the rest has come with later calls. On a master, later puts wait until what was appended so is dispatched; puts at the same time are not for this.
 func (s *DefaultMessageStore) AppendToCommitLog(phyOffset int64, p []byte) error {
 	if !s.gate.TryRLock() {
+		if !s.closing.Load() {
+			return fmt.Errorf("%w: %w", ErrServiceNotAvailable, errChangingRole)
+		}
 		return ErrClosed
 	}
 	defer s.gate.RUnlock()
