@@ -30,7 +30,7 @@ func (l *Log) appendRawLocked(phyOffset int64, p []byte, latest int64) (end int6
 	if phyOffset < 0 || phyOffset > math.MaxInt64-2*l.size-int64(len(p)) {
 		return end, &OffsetMismatchError{Want: end, Got: phyOffset}
 	}
-	if !l.hasFile.Load() {
+	if !l.hasFile.Load() || end == 0 { // a file without a byte is what a crash left of an empty log
 		if start := phyOffset - phyOffset%l.size; phyOffset != start {
 			return end, &OffsetMismatchError{Want: start, Got: phyOffset}
 		}
@@ -38,6 +38,7 @@ func (l *Log) appendRawLocked(phyOffset int64, p []byte, latest int64) (end int6
 			if err := l.seq.Reset(phyOffset); err != nil {
 				return end, fmt.Errorf("start an empty log at physical offset %d: %w", phyOffset, err)
 			}
+			l.hasFile.Store(false)
 			l.mu.whole, end = phyOffset, phyOffset
 		}
 	}

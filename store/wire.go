@@ -26,6 +26,14 @@ type visibleLog struct {
 
 func (l visibleLog) NotYet(err error) bool { return errors.Is(err, commitlog.ErrNotYet) }
 
+// Next goes on where the log begins, if that is beyond the cursor: an empty slave's log begins where its master says.
+func (l visibleLog) Next(m *record.Meta, end int64) error {
+	if first := l.s.log.MinPhyOffset(); l.Offset() < first {
+		l.SeekTo(first)
+	}
+	return l.Cursor.Next(m, end)
+}
+
 // VisibleEnd can fall when a slave connects that holds less than the log: what was dispatched before stays so.
 func (l visibleLog) VisibleEnd() int64 {
 	end := l.s.log.MaxPhyOffset()

@@ -473,7 +473,7 @@ func (s *Sequence) unlink(path string) error {
 	return s.o.FS.SyncDir(s.o.Dir)
 }
 
-// Reset moves an empty sequence: the next file is the one containing start, and Max = Flushed = start (a slave; a queue after its head expired).
+// Reset moves an empty sequence: the next file is the one containing start, and Max = Flushed = start (a slave; a queue after its head expired). Files that hold nothing are removed, durably.
 func (s *Sequence) Reset(start int64) error {
 	l := s.files.Load()
 	switch {
@@ -481,13 +481,26 @@ func (s *Sequence) Reset(start int64) error {
 		return fmt.Errorf("reset %s: %w", s.o.Dir, ErrClosed)
 	case s.o.ReadOnly:
 		return fmt.Errorf("reset %s: %w", s.o.Dir, ErrReadOnly)
-	case len(*l) > 0:
-		return fmt.Errorf("reset %s to %d: it has files", s.o.Dir, start)
+	case len(*l) > 0 && s.max.Load() != (*l)[0].start:
+		return fmt.Errorf("reset %s to %d: it holds [%d, %d)", s.o.Dir, start, (*l)[0].start, s.max.Load())
 	case start < 0 || start > math.MaxInt64-s.o.FileSize:
 		return fmt.Errorf("reset %s to %d: %w", s.o.Dir, start, ErrNotFound)
 	}
+	s.cutting.Lock()
+	defer s.cutting.Unlock()
 	s.flushing.Lock()
 	defer s.flushing.Unlock()
+	if files := s.list(); len(files) > 0 {
+		if err := s.setCurrent(nil); err != nil {
+			return s.fail(fmt.Errorf("reset %s to %d: %w", s.o.Dir, start, err))
+		}
+		for _, f := range slices.Backward(files) {
+			if err := s.unlink(f.path); err != nil {
+				return s.fail(fmt.Errorf("reset %s to %d: %w", s.o.Dir, start, err))
+			}
+			s.drop(f)
+		}
+	}
 	s.max.Store(start)
 	s.flushed.Store(start)
 	return nil

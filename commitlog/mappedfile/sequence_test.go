@@ -166,6 +166,26 @@ func TestReadersSeeWhatIsPublishedAndNothingElse(t *testing.T) {
 	})
 }
 
+// A crash can leave a file of a sequence that never held a byte.
+func TestResetRemovesFilesThatHoldNothing(t *testing.T) {
+	onEach(t, func(t *testing.T, fsys mappedfile.FS, root string) {
+		o := mappedfile.SequenceOptions{FS: fsys, Dir: filepath.Join(root, "q"), Ahead: true}
+		s := open(t, o)
+		mustPut(t, s, block('a', 50))
+		ok(t, s.TruncateTo(0, nil))
+		ok(t, s.Reset(5*fileSize))
+		if off := mustPut(t, s, block('b', 50)); off != 5*fileSize || s.Min() != 5*fileSize || len(s.Files()) != 1 {
+			t.Errorf("first put at %d, min %d, files %v", off, s.Min(), s.Files())
+		}
+		ok(t, s.Close())
+		s = open(t, o)
+		if s.Min() != 5*fileSize || len(s.Files()) != 1 {
+			t.Errorf("reopened: min %d, files %v", s.Min(), s.Files())
+		}
+		ok(t, s.Close())
+	})
+}
+
 func TestReopenedSequenceGoesOnWhereItEnded(t *testing.T) {
 	onEach(t, func(t *testing.T, fsys mappedfile.FS, root string) {
 		o := mappedfile.SequenceOptions{FS: fsys, Dir: filepath.Join(root, "q"), Ahead: true}

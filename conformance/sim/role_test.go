@@ -1,0 +1,216 @@
+package sim
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mqstore/mqstore/store"
+)
+
+// TestRolesSwap: master and slave change places, again and again, without losing a message, and end up equal.
+func TestRolesSwap(t *testing.T) {
+	for _, ext := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			n := NewNetwork()
+			rng := rand.New(rand.NewPCG(4, 1))
+			o := store.Options{}
+			suffix := ""
+			if ext {
+				o, suffix = extended(o), "+"
+			}
+			a := start(t, n, "a:1", o)
+			o.Role, o.HA.MasterAddress = store.Slave, "a:1"+suffix
+			b := start(t, n, "b:1", o)
+			for i := range 6 {
+				load(t, rng, a.s, 50)
+				caughtUp(t, a, b)
+				if err := a.s.SetRole(t.Context(), store.Slave); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := a.s.Put(t.Context(), message("T", 0, "x")); !errors.Is(err, store.ErrServiceNotAvailable) {
+					t.Errorf("a put to a slave: %v", err)
+				}
+				role := store.AsyncMaster
+				if i%2 == 1 {
+					role = store.SyncMaster
+				}
+				if err := b.s.SetRole(t.Context(), role); err != nil {
+					t.Fatal(err)
+				}
+				if err := a.s.UpdateHaMasterAddress(b.address + suffix); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+				a, b = b, a
+				if st := a.s.Stats(); !st.Writable || st.HA.Role != role || st.HA.Following != nil || len(st.HA.Slaves) != 1 {
+					t.Fatalf("%+v", st)
+				}
+				if r := put(t, a.s, message("T", 0, "x")); r.Status != store.PutOK {
+					t.Error(r.Status)
+				}
+			}
+			caughtUp(t, a, b)
+			same(t, a, b)
+			if a.events.count("role ") != 6 || a.events.count("diverged")+b.events.count("diverged") != 0 {
+				t.Errorf("%v\n%v", a.events, b.events)
+			}
+		})
+	}
+}
+
+// TestAnOldMasterThatIsAheadSaysSo (report 48): a master that had more than its slave when that took over cannot follow it. It says what is wrong and what to do, tries again with back-off, and neither's log changes. Within a second where the protocol lets it.
+func TestAnOldMasterThatIsAheadSaysSo(t *testing.T) {
+	for _, ext := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			n := NewNetwork()
+			rng := rand.New(rand.NewPCG(5, 1))
+			o, suffix := store.Options{}, ""
+			if ext {
+				o, suffix = extended(o), "+"
+			}
+			a := start(t, n, "a:1", o)
+			so := o
+			so.Role, so.HA.MasterAddress = store.Slave, "a:1"+suffix
+			b := start(t, n, "b:1", so)
+			load(t, rng, a.s, 50)
+			caughtUp(t, a, b)
+			b.stop()
+			put(t, a.s, message("T", 0, "only here"))
+			end := a.s.MaxPhyOffset()
+			b.o.Role = store.AsyncMaster
+			b.open()
+			if err := a.s.SetRole(t.Context(), store.Slave); err != nil {
+				t.Fatal(err)
+			}
+			if err := a.s.UpdateHaMasterAddress("b:1" + suffix); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			f := a.s.Stats().HA.Following
+			if ext && (!strings.Contains(f.Diverged, "mqstore truncate") || f.Divergences == 0 || !a.events.has(store.ErrDiverged)) || f.LastError == "" {
+				t.Errorf("%+v\n%v", f, a.events)
+			}
+			if !b.events.has(store.ErrDiverged) {
+				t.Errorf("the master: %v", b.events)
+			}
+			// The new master goes on: what was mere absence becomes other bytes.
+			load(t, rng, b.s, 50)
+			time.Sleep(time.Minute)
+			if f := a.s.Stats().HA.Following; ext && f.Diverged == "" || a.s.MaxPhyOffset() == b.s.MaxPhyOffset() && ext {
+				t.Errorf("%+v", f)
+			}
+			if got := a.s.MaxPhyOffset(); ext && got != end {
+				t.Errorf("the slave's log ended at %d, now at %d", end, got)
+			}
+			if n.Dials() > 60 {
+				t.Errorf("%d dials in a minute", n.Dials())
+			}
+			if ext && a.events.count("diverged") > 4 {
+				t.Errorf("%v", a.events)
+			}
+		})
+	}
+}
+
+// TestDeletedOnTheMaster (report 48): a slave that was away for too long is told so.
+func TestDeletedOnTheMaster(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := NewNetwork()
+		rng := rand.New(rand.NewPCG(6, 1))
+		a := start(t, n, "a:1", extended(store.Options{}))
+		so := extended(store.Options{Role: store.Slave})
+		so.HA.MasterAddress = "a:1+"
+		b := start(t, n, "b:1", so)
+		load(t, rng, a.s, 20)
+		caughtUp(t, a, b)
+		b.stop()
+		for a.s.MaxPhyOffset() < 4*segmentSize {
+			load(t, rng, a.s, 20)
+		}
+		caughtUp(t, a, a)
+		if r, err := a.s.DeleteExpired(store.ExpireOptions{Manual: true, Max: 2}); err != nil || len(r.Segments) != 2 {
+			t.Fatal(r, err)
+		}
+		b.open()
+		time.Sleep(900 * time.Millisecond)
+		if f := b.s.Stats().HA.Following; !strings.Contains(f.Diverged, "deleted on the master") || !strings.Contains(f.Diverged, "empty the slave's directory") {
+			t.Errorf("%+v", f)
+		}
+	})
+}
+
+// TestASlaveBecomesMasterBehindHalfARecord: the beginning of a record that never came whole is given up, and what follows is as on any master.
+func TestASlaveBecomesMasterBehindHalfARecord(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := NewNetwork()
+		rng := rand.New(rand.NewPCG(7, 1))
+		a := start(t, n, "a:1", store.Options{})
+		load(t, rng, a.s, 30)
+		caughtUp(t, a, a)
+		b := start(t, n, "b:1", store.Options{Role: store.Slave})
+		v, err := a.s.CommitLogData(0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := a.s.MaxPhyOffset()
+		if err := b.s.AppendToCommitLog(0, v.Bytes[:end-20]); err != nil {
+			t.Fatal(err)
+		}
+		v.Release()
+		if b.s.MaxPhyOffset() != end-20 {
+			t.Fatal(b.s.MaxPhyOffset(), end)
+		}
+		if err := b.s.SetRole(t.Context(), store.SyncMaster); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		whole := b.s.MaxPhyOffset()
+		if whole >= end-20 || b.s.DispatchedPhyOffset() != whole {
+			t.Errorf("the log ends at %d, dispatched up to %d", whole, b.s.DispatchedPhyOffset())
+		}
+		for _, q := range a.s.Queues() {
+			next := b.s.MaxOffset(q.Topic, q.QueueID)
+			if r := put(t, b.s, message(q.Topic, q.QueueID, "x")); r.QueueOffset != next || next > q.MaxOffset || next < q.MaxOffset-5 {
+				t.Errorf("%s/%d: next offset %d, put at %d, the old master was at %d", q.Topic, q.QueueID, next, r.QueueOffset, q.MaxOffset)
+			}
+		}
+		b.stop()
+		b.o.Role = store.AsyncMaster
+		b.open()
+		if r := b.s.Stats().Recovery; !r.Clean {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// TestMasterAddressAtRunTime: a slave follows the address that it is given, at once; none is idle.
+func TestMasterAddressAtRunTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := NewNetwork()
+		a := start(t, n, "a:1", store.Options{})
+		b := start(t, n, "b:1", store.Options{Role: store.Slave})
+		put(t, a.s, message("T", 0, "x"))
+		time.Sleep(time.Minute)
+		if f := b.s.Stats().HA.Following; f.State != "idle" || n.Dials() != 0 {
+			t.Errorf("%+v", f)
+		}
+		if err := b.s.UpdateHaMasterAddress("a"); err == nil {
+			t.Error("an address without a port is taken")
+		}
+		if err := b.s.UpdateHaMasterAddress("a:1"); err != nil {
+			t.Fatal(err)
+		}
+		caughtUp(t, a, b)
+		if err := b.s.UpdateHaMasterAddress(""); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if st := a.s.Stats().HA; len(st.Slaves) != 0 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
