@@ -177,7 +177,9 @@ func (q *futures) done(f *flight) {
 	if f.left.Add(-1) > 0 {
 		return
 	}
-	f.res.Status = f.slaves
+	if f.res.Status = f.slaves; f.slaves == FlushSlaveTimeout && q.s.replication.master.Acked(f.end) {
+		f.res.Status = PutOK // it came while the disk was waited for
+	}
 	if f.late {
 		f.res.late()
 	}

@@ -294,12 +294,12 @@ func (s *DefaultMessageStore) noteDivergence(err error) {
 	}
 }
 
-// lastAcks gives the slaves that puts wait for time to get what was put last.
+// lastAcks gives the slaves that puts of a SyncMaster wait for time to get what was put last.
 func (s *DefaultMessageStore) lastAcks() {
 	end := s.log.MaxPhyOffset()
-	if m := s.replication.master; m != nil && s.Role() == SyncMaster && m.SlaveOK(end) {
+	if m := s.replication.master; m != nil && m.SlaveOK(end) {
 		ctx, cancel := context.WithTimeout(context.Background(), s.o.HA.SlaveTimeout)
 		defer cancel()
-		m.WaitAcked(ctx, end) // late is late: the futures say so
+		m.WaitAcked(ctx, end) // late is late: who waits says so
 	}
 }

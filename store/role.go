@@ -35,7 +35,7 @@ func (s *DefaultMessageStore) SetRole(ctx context.Context, role Role) error {
 	case before == Slave:
 		err = s.promote(ctx, role)
 	case role == Slave:
-		s.demote()
+		s.demote(before)
 	default:
 		s.pauseDispatch() // it waits for what shows messages in the old role
 		s.role.Store(uint32(role))
@@ -94,8 +94,11 @@ func (s *DefaultMessageStore) promote(ctx context.Context, role Role) (err error
 	return nil
 }
 
-func (s *DefaultMessageStore) demote() {
+func (s *DefaultMessageStore) demote(from Role) {
 	s.role.Store(uint32(Slave))
+	if from == SyncMaster {
+		s.lastAcks()
+	}
 	s.gate.Lock()
 	//lint:ignore SA2001 a barrier: puts that saw the old role are answered
 	s.gate.Unlock()

@@ -426,10 +426,14 @@ func (s *DefaultMessageStore) Close() error {
 	s.roleMu.Lock() // a SetRole under way ends first
 	defer s.roleMu.Unlock()
 	s.stopFollowing()
-	// Puts under way hold the gate until they are answered; one flush is all that they can be waiting for, and slaves, for a time. Later ones find the store closing: from here on nothing is appended,
+	// Puts under way hold the gate until they are answered; one flush is all that they can be waiting for, and slaves, which get their time. Later ones find the store closing: from here on nothing is appended,
 	// and the gate can be left (a callback that puts must not wait for us while we wait for it).
 	s.log.Flush()
+	if s.Role() == SyncMaster {
+		s.lastAcks()
+	}
 	s.futures.step(s.o.Now())
+	s.replication.stopMaster() // from here on no slave counts: what none has acknowledged becomes visible, as on a master without slaves
 	s.gate.Lock()
 	//lint:ignore SA2001 a barrier: who held the gate has left it
 	s.gate.Unlock()
@@ -440,9 +444,7 @@ func (s *DefaultMessageStore) Close() error {
 		s.flushFailed(err)
 		errs = append(errs, fmt.Errorf("%w: %w", ErrFlushFailed, err))
 	}
-	s.lastAcks()
 	s.futures.finish()
-	s.replication.stopMaster() // from here on no slave counts: what none has acknowledged becomes visible, as on a master without slaves
 	s.arrivals.close()
 	s.pauseDispatch()
 	if s.background.stop != nil {
