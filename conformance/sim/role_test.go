@@ -214,3 +214,35 @@ func TestMasterAddressAtRunTime(t *testing.T) {
 		}
 	})
 }
+
+// TestAsyncMasterHidesNothing: a SyncMaster that becomes an AsyncMaster shows at once what its slaves have not acknowledged, and hides again what they lack when it is one again.
+func TestAsyncMasterHidesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := NewNetwork()
+		master := start(t, n, "a:1", store.Options{Role: store.SyncMaster})
+		stalled(t, n, master)
+		f := master.s.PutAsync(message("T", 0, "x"))
+		synctest.Wait()
+		if got := master.s.MaxOffset("T", 0); got != 1 {
+			t.Errorf("%d messages are visible", got)
+		}
+		if err := master.s.SetRole(t.Context(), store.AsyncMaster); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if got := master.s.MaxOffset("T", 0); got != 2 {
+			t.Errorf("%d messages are visible on an async master", got)
+		}
+		f.Wait(t.Context())
+		if err := master.s.SetRole(t.Context(), store.SyncMaster); err != nil {
+			t.Fatal(err)
+		}
+		f = master.s.PutAsync(message("T", 0, "x"))
+		synctest.Wait()
+		if got := master.s.MaxOffset("T", 0); got != 2 {
+			t.Errorf("%d messages are visible", got)
+		}
+		f.Wait(t.Context())
+		n.Hold("a:1", false)
+	})
+}
