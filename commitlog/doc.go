@@ -36,6 +36,7 @@
 //   - A record bigger than a segment is refused (ErrTooBig) before anything is written; the original answers PUT_OK, loses it and
 //     blanks two segments.
 //   - Topics that do not fit their length field are refused by record; the original writes a corrupt record.
+//   - A zero byte in topic or properties is refused (ErrZeroByte): after a crash nothing could tell it from a sector that was never written.
 //   - Store times never go backwards within the log, also when the clock does.
 //   - Segments are allocated when they are created, so a full disk is an error (mappedfile.ErrDiskFull) of one append and not a
 //     signal; nothing is used up by it, and appends go on once there is room.

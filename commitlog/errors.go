@@ -12,6 +12,7 @@ var (
 	ErrNotYet     = errors.New("commitlog: nothing whole here yet")
 	ErrNotARecord = errors.New("commitlog: not the start of a record")
 	ErrTooBig     = errors.New("commitlog: record does not fit into a segment")
+	ErrZeroByte   = errors.New("commitlog: zero byte in topic or properties")
 	ErrClosed     = errors.New("commitlog: closed")
 	ErrReadOnly   = errors.New("commitlog: read-only")
 

@@ -114,7 +114,7 @@ func refused(err error) error {
 	case errors.Is(err, record.ErrPropertiesTooLong):
 		return fmt.Errorf("%w: %w", ErrPropertiesTooLarge, err)
 	case errors.Is(err, record.ErrTopicEmpty), errors.Is(err, record.ErrTopicTooLong), errors.Is(err, record.ErrBodyTooLong), errors.Is(err, record.ErrRecordTooLong),
-		errors.Is(err, record.ErrHost), errors.Is(err, record.ErrBatch), errors.Is(err, record.ErrBody), errors.Is(err, commitlog.ErrTooBig):
+		errors.Is(err, record.ErrHost), errors.Is(err, record.ErrVersion), errors.Is(err, record.ErrBatch), errors.Is(err, record.ErrBody), errors.Is(err, commitlog.ErrTooBig), errors.Is(err, commitlog.ErrZeroByte):
 		return fmt.Errorf("%w: %w", ErrMessageIllegal, err)
 	case errors.Is(err, commitlog.ErrPartialTail):
 		return fmt.Errorf("%w: %w", ErrServiceNotAvailable, err)
