@@ -52,10 +52,11 @@ func openDatabase(o *Options, readOnly bool) (*database, error) {
 	if readOnly {
 		dir = readOnlyFS{o.fs}
 	} else {
-		d.guard = &guardFS{FS: o.fs, ending: make(chan struct{})}
+		d.guard = &guardFS{FS: o.fs}
 		dir = d.guard
 	}
 	d.opts.FS = dir
+	d.opts.Experimental.CompactionScheduler = newScheduler(d.guard)
 	d.opts.EnsureDefaults()
 	err := d.do(func() (err error) {
 		d.DB, err = pebble.Open(o.Dir, d.opts)
@@ -67,9 +68,6 @@ func openDatabase(o *Options, readOnly bool) (*database, error) {
 		}
 		d.close()
 		return nil, err
-	}
-	if d.guard != nil {
-		d.guard.end()
 	}
 	if cut := d.cut(); cut != nil {
 		err = cut
@@ -119,9 +117,6 @@ func (d *database) err() error {
 
 // close closes it, unless Pebble gave up: its goroutines may be stuck then.
 func (d *database) close() error {
-	if d.guard != nil {
-		d.guard.end()
-	}
 	select {
 	case <-d.logger.fatal:
 		return d.logger.err()
