@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/mqstore/mqstore/commitlog/mappedfile/faultfs"
+	"github.com/mqstore/mqstore/commitlog/record"
 	"github.com/mqstore/mqstore/store"
 )
 
@@ -79,5 +81,65 @@ func TestAHoleInAQueueIsNotTakenForDeletedMessages(t *testing.T) {
 	s = open(t, dir, store.Options{IgnoreSummary: true})
 	if g := get(t, s, "T", 0, hole-20); g.Status != store.Found || len(g.Records) != 32 {
 		t.Errorf("%+v", g)
+	}
+}
+
+// No checksum covers the store time in a record. One that is damaged is believed by nobody who writes a checkpoint: the store opens, after a kill too, takes puts and closes.
+func TestAnImpossibleStoreTimeHarmsNobodyElse(t *testing.T) {
+	for _, clean := range []bool{true, false} {
+		for _, which := range []int{50, 99} {
+			t.Run(fmt.Sprintf("clean %v, record %d of 100", clean, which), func(t *testing.T) {
+				dir := t.TempDir()
+				s := open(t, dir, store.Options{})
+				rs := fill(t, s, 100, 10)
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				flip(t, filepath.Join(dir, "commitlog", fmt.Sprintf("%020d", 0)), rs[which].PhyOffset+56)
+				if !clean {
+					if err := os.WriteFile(filepath.Join(dir, "abort"), nil, 0o644); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for i := range 2 {
+					s := open(t, dir, store.Options{})
+					if n := s.MaxOffset("T", 0); n != int64(100+i) {
+						t.Errorf("%d messages", n)
+					}
+					put(t, s, message("T", 0, "x"))
+					settle(t, s, "T", 0, int64(101+i))
+					if err := s.CheckpointStep(); err != nil {
+						t.Error(err)
+					}
+					if err := s.Close(); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Refusals leave nothing behind, however many there are and however long the topics.
+func TestRefusedTopicsKeepNoMemory(t *testing.T) {
+	s := open(t, t.TempDir(), store.Options{})
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	for i := range 3000 {
+		m := message(fmt.Sprint(i, strings.Repeat("t", 5000)), 0, "x")
+		if _, err := s.Put(bg, m); !errors.Is(err, store.ErrMessageIllegal) {
+			t.Fatal(err)
+		}
+		if _, err := s.PutBatch(bg, m, []record.BatchItem{{Body: []byte("x")}}); !errors.Is(err, store.ErrMessageIllegal) {
+			t.Fatal(err)
+		}
+	}
+	if kept := heap() - before; kept > 3<<20 {
+		t.Errorf("%d bytes are kept of 6,000 refused puts", kept)
 	}
 }

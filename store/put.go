@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -186,6 +187,11 @@ func (s *DefaultMessageStore) check(m *record.Message) error {
 	}
 	if m.Topic == "." || m.Topic == ".." || strings.IndexByte(m.Topic, '/') >= 0 || strings.IndexByte(m.Topic, 0) >= 0 {
 		return fmt.Errorf("%w: topic %q cannot be the name of a directory, as its queues need", ErrMessageIllegal, m.Topic)
+	}
+	if n := len(m.Topic); n == 0 || n > math.MaxInt8 { // refused here if the log will: a topic that is no topic must not get a counter, which is for ever
+		if err := m.Check(record.Limits{MaxMessageSize: s.o.MaxMessageSize, AllowV2: s.o.AllowV2}); err != nil {
+			return s.appendFailed(m, err)
+		}
 	}
 	return nil
 }

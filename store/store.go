@@ -375,8 +375,9 @@ func (s *DefaultMessageStore) checkpoint(clean bool) error {
 		return err
 	}
 	page := s.page
-	page.PhysicMsgTimestamp = max(page.PhysicMsgTimestamp, s.log.LastStoreTimestamp())
-	page.LogicsMsgTimestamp = max(page.LogicsMsgTimestamp, at.last.StoreTimestamp)
+	flushed := s.log.LastStoreTimestamp() // bounds the other: no checksum covers the time in a record
+	page.PhysicMsgTimestamp = max(page.PhysicMsgTimestamp, flushed)
+	page.LogicsMsgTimestamp = max(page.LogicsMsgTimestamp, min(at.last.StoreTimestamp, flushed))
 	if err := checkpoint.Write(s.o.FS, filepath.Join(s.dir, "checkpoint"), page); err != nil {
 		return fmt.Errorf("write checkpoint: %w", err)
 	}

@@ -400,8 +400,9 @@ func (r *recovery) settle() error {
 		return nil
 	}
 	p := r.start.page
-	if r.rep.LastStoreTime > 0 && (r.changed || !r.start.clean) {
-		p.PhysicMsgTimestamp, p.LogicsMsgTimestamp = r.rep.LastStoreTime, r.rep.LastStoreTime
+	// The log's own idea of the time, not any record's: no checksum covers a store time, and one that is damaged must not get into the checkpoint.
+	if t := r.log.LastStoreTimestamp(); t > 0 && (r.changed || !r.start.clean) {
+		p.PhysicMsgTimestamp, p.LogicsMsgTimestamp = t, t
 		p.ConfirmPhyOffset = min(p.ConfirmPhyOffset, r.rep.End)
 		p.MasterFlushedOffset = min(p.MasterFlushedOffset, r.rep.End)
 		if err := checkpoint.Write(r.o.FS, checkpoint.Path(r.o.Root), p); err != nil {
