@@ -19,14 +19,15 @@ import (
 	"time"
 )
 
+type keys struct {
+	pool          *x509.CertPool
+	master, slave tls.Certificate
+	stranger      tls.Certificate // of another authority
+	strangersPool *x509.CertPool
+}
+
 // pki is made once: certificates are valid in bubbles (2000) and outside.
-var pki = sync.OnceValue(func() (p struct {
-	pool           *x509.CertPool
-	master, slave  tls.Certificate
-	stranger       tls.Certificate // of another authority
-	strangersPool  *x509.CertPool
-	masterKeyError error
-}) {
+var pki = sync.OnceValue(func() (p keys) {
 	authority := func() (*x509.Certificate, *ecdsa.PrivateKey) {
 		key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 		c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotBefore: time.Unix(0, 0), NotAfter: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC),
@@ -61,7 +62,10 @@ var pki = sync.OnceValue(func() (p struct {
 
 func extendedPair(t *testing.T) (master, slave *Extended) {
 	t.Helper()
-	p := pki()
+	return pairOf(pki())
+}
+
+func pairOf(p keys) (master, slave *Extended) {
 	master = &Extended{Token: "a token of 24 characters", Compress: true, TLS: &tls.Config{Certificates: []tls.Certificate{p.master}, ClientCAs: p.pool, ClientAuth: tls.RequireAndVerifyClientCert}}
 	slave = &Extended{Token: "a token of 24 characters", Compress: true, TLS: &tls.Config{Certificates: []tls.Certificate{p.slave}, RootCAs: p.pool}}
 	return master, slave

@@ -455,10 +455,8 @@ func TestEveryProbeOfTheOriginalSlave(t *testing.T) {
 				if !strings.HasPrefix(got, "[slave closed at +0 ms]") {
 					t.Errorf("Q5: %s", got)
 				}
-				var mismatch bool
-				st := s.Stats()
-				mismatch = st.Mismatches == 1 && st.LastError != nil
-				if !mismatch {
+				synctest.Wait()
+				if st := s.Stats(); st.Mismatches != 1 || st.LastError == nil {
 					t.Errorf("Q5: stats %+v", st)
 				}
 			case "Q5 slave reconnected":

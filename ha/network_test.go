@@ -76,7 +76,7 @@ func badNetwork(t *testing.T, seed uint64) {
 	segment := []int64{1000, 65536, 1 << 20}[rng.IntN(3)]
 	src, target := newMemLog(segment), newMemLog(segment)
 	mo := MasterOptions{SegmentSize: segment, BatchSize: 1 + rng.IntN(40000)}
-	so := SlaveOptions{ReadBuffer: 4096 << rng.IntN(7), Jitter: rng.Float64}
+	so := SlaveOptions{ReadBuffer: 4096 << rng.IntN(7), Jitter: rand.New(rand.NewPCG(seed, 5)).Float64}
 	if extended := rng.IntN(4) == 0; extended {
 		mo.Extended, so.Extended = extendedPair(t)
 		so.Extended.Compress = rng.IntN(2) == 0
@@ -258,11 +258,12 @@ func TestRetriesBackOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNetwork()
 		var at []time.Time
-		startSlave(t, n, newMemLog(65536), SlaveOptions{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		_, stop := startSlave(t, n, newMemLog(65536), SlaveOptions{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 			at = append(at, time.Now())
 			return n.dial(ctx, network, address)
 		}})
 		time.Sleep(time.Minute)
+		stop()
 		want := 200 * time.Millisecond
 		for i := 1; i < len(at); i++ {
 			if d := at[i].Sub(at[i-1]); d < want/2 || d > want {
