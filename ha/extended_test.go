@@ -121,6 +121,23 @@ func TestExtendedPairReplicates(t *testing.T) {
 	}
 }
 
+// Whatever frames a slave takes, and however the sizes of bodies, buffers and zstd's window compare, the bytes arrive.
+func TestFramesOfEverySizeArrive(t *testing.T) {
+	for _, maxFrame := range []int{1, 100, 1000, 1024, 70000, 300000, 1<<20 + 1, 4 << 20} {
+		bubble(t, func(t *testing.T) {
+			n := newNetwork()
+			mo, so := extendedPair(t)
+			src, target := newMemLog(8<<20), newMemLog(8<<20)
+			src.append(bytes.Repeat([]byte("abcdefghij"), min(maxFrame*30, 3<<20)/10))
+			src.append(randomBytes(1, min(maxFrame*30, 3<<20)))
+			startMaster(t, n, "master:1", src, MasterOptions{SegmentSize: 8 << 20, Extended: mo, WriteSize: 4 << 20})
+			startSlave(t, n, target, SlaveOptions{Extended: so, MaxFrame: maxFrame, ReadBuffer: 4096})
+			time.Sleep(time.Second)
+			sameLog(t, src, target)
+		})
+	}
+}
+
 func TestCompressionSavesBytes(t *testing.T) {
 	var plain, packed int64
 	for _, compress := range []bool{false, true} {
