@@ -143,3 +143,81 @@ func TestRefusedTopicsKeepNoMemory(t *testing.T) {
 		t.Errorf("%d bytes are kept of 6,000 refused puts", kept)
 	}
 }
+
+// raw is the log bytes of messages as a master would send them from the log's start.
+func raw(t testing.TB, ms ...*record.Message) (b []byte) {
+	t.Helper()
+	for _, m := range ms {
+		m.PhyOffset, m.StoreTimestamp = int64(len(b)), 1_700_000_000_000
+		var err error
+		if b, err = record.AppendRecord(b, m, record.Limits{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b
+}
+
+func at(m *record.Message, queueOffset int64) *record.Message {
+	m.QueueOffset = queueOffset
+	return m
+}
+
+// A record whose queue offset no unit can have has no place in a queue, now or ever: dispatch passes over it and says so, as recovery does.
+func TestARecordThatFitsNoQueueDoesNotHoldUpTheOthers(t *testing.T) {
+	for _, bad := range []int64{-1, 1<<58 + 5, 1 << 62} {
+		t.Run(fmt.Sprint(bad), func(t *testing.T) {
+			told := make(chan error, 10)
+			dir := t.TempDir()
+			o := store.Options{Role: store.Slave, Events: store.Events{DispatchFailed: func(err error) { told <- err }}}
+			s := open(t, dir, o)
+			if err := s.AppendToCommitLog(0, raw(t, at(message("T", 0, "a"), 0), at(message("U", 0, "b"), bad), at(message("T", 0, "c"), 1))); err != nil {
+				t.Fatal(err)
+			}
+			settle(t, s, "T", 0, 2)
+			if err := <-told; !strings.Contains(err.Error(), fmt.Sprint(bad)) {
+				t.Error(err)
+			}
+			for _, o := range []store.Options{{}, {IgnoreSummary: true}} {
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+				s = open(t, dir, o)
+				if n, u := s.MaxOffset("T", 0), s.MaxOffset("U", 0); n != 2 || u != 0 {
+					t.Errorf("%d messages, and %d in the queue that none can have", n, u)
+				}
+			}
+		})
+	}
+}
+
+// A slave of a master with light queues keeps them as the master does, and wakes who waits for them.
+func TestASlavesMultiDispatchQueuesFollow(t *testing.T) {
+	dir := t.TempDir()
+	o := store.Options{Role: store.Slave, MultiDispatch: true}
+	s := open(t, dir, o)
+	var ms []*record.Message
+	for i := range int64(3) {
+		ms = append(ms, at(message("T", 1, "x", "INNER_MULTI_DISPATCH", "%LMQ%a,U", "INNER_MULTI_QUEUE_OFFSET", fmt.Sprintf("%d,%d", i, 10+i)), i))
+	}
+	if err := s.AppendToCommitLog(0, raw(t, ms...)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		settle(t, s, "T", 1, 3)
+		settle(t, s, "%LMQ%a", 0, 3)
+		settle(t, s, "U", 1, 13)
+		if g := get(t, s, "%LMQ%a", 0, 0); len(g.Records) != 3 {
+			t.Errorf("%+v", g)
+		}
+		if g := get(t, s, "U", 1, 10); len(g.Records) != 3 || g.MinOffset != 10 {
+			t.Errorf("%+v", g)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = open(t, dir, o)
+		if r := s.Stats().Recovery; r.RebuiltUnits != 0 {
+			t.Errorf("%+v", r)
+		}
+	}
+}

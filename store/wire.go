@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"sync"
 	"time"
@@ -144,16 +145,22 @@ func (s *DefaultMessageStore) raiseCounters() error {
 		} else if err != nil {
 			return err
 		}
-		s.raiseCounter(&m)
+		s.raiseCounter(&m, m.Topic, m.QueueID, m.QueueOffset)
+		if s.o.MultiDispatch {
+			for at := range multiSlots(&m) {
+				s.raiseCounter(&m, at.Topic, at.QueueID, at.QueueOffset)
+			}
+		}
 	}
 }
 
-func (s *DefaultMessageStore) raiseCounter(m *record.Meta) {
-	if !m.HasUnit() {
+// raiseCounter makes the next offset of a queue lie beyond m's.
+func (s *DefaultMessageStore) raiseCounter(m *record.Meta, topic string, queueID int32, queueOffset int64) {
+	if !m.HasUnit() || queueOffset > recovery.MaxQueueOffset {
 		return
 	}
-	if c := s.counters.get(m.Topic, m.QueueID); c.Next() <= m.QueueOffset {
-		c.Set(m.QueueOffset + 1)
+	if c := s.counters.get(topic, queueID); c.Next() <= queueOffset {
+		c.Set(queueOffset + 1)
 	}
 }
 
@@ -166,31 +173,62 @@ func withoutViews(m *record.Meta) record.Meta {
 // dispatchRecord is the dispatcher's last sink, behind the caller's: the queue, then whoever waits.
 func (s *DefaultMessageStore) dispatchRecord(m *record.Meta) error {
 	switch err := s.dispatchUnit(m); {
-	case errors.Is(err, consumequeue.ErrName): // from a master without our checks: it has no queue, now or ever
+	case noQueue(err): // from a master without our checks: it has no place in any queue, now or ever
 		s.o.Logger.Warn("record without a queue", "dir", s.dir, "err", err)
 		s.o.Events.DispatchFailed(err)
 	case err != nil:
 		return err
 	}
-	if s.o.Role == Slave || m.PhyOffset < s.rawEnd.Load() {
-		s.raiseCounter(m)
-	}
 	if s.trouble.dispatch.Load() != nil {
 		s.trouble.dispatch.Store(nil)
 		s.o.Logger.Info("dispatch goes on", "dir", s.dir, "phyOffset", m.PhyOffset)
 	}
-	s.arrivals.notify(m.Topic, m.QueueID)
-	if s.o.Arrival != nil {
-		s.o.Arrival(Arrival{Topic: m.Topic, QueueID: m.QueueID, NextOffset: m.QueueOffset + 1, TagsCode: m.TagsCode, StoreTimestamp: m.StoreTimestamp, Properties: m.Properties})
+	s.arrived(m, m.Topic, m.QueueID, m.QueueOffset)
+	if s.o.MultiDispatch {
+		for at := range multiSlots(m) {
+			s.arrived(m, at.Topic, at.QueueID, at.QueueOffset)
+		}
 	}
 	return nil
+}
+
+// arrived tells of m in one queue.
+func (s *DefaultMessageStore) arrived(m *record.Meta, topic string, queueID int32, queueOffset int64) {
+	if s.o.Role == Slave || m.PhyOffset < s.rawEnd.Load() {
+		s.raiseCounter(m, topic, queueID, queueOffset)
+	}
+	s.arrivals.notify(topic, queueID)
+	if s.o.Arrival != nil {
+		s.o.Arrival(Arrival{Topic: topic, QueueID: queueID, NextOffset: queueOffset + 1, TagsCode: m.TagsCode, StoreTimestamp: m.StoreTimestamp, Properties: m.Properties})
+	}
+}
+
+// noQueue reports whether err says that no queue can ever hold the record: its topic is no name, its queue offset no number of a unit. Recovery passes over the same ones.
+func noQueue(err error) bool {
+	return errors.Is(err, consumequeue.ErrName) || errors.Is(err, consumequeue.ErrMalformed) && !errors.Is(err, mappedfile.ErrCorrupt)
+}
+
+// multiSlots yields the places of m's units in other queues than its own (INNER_MULTI_DISPATCH).
+func multiSlots(m *record.Meta) iter.Seq[consumequeue.Slot] {
+	return func(yield func(consumequeue.Slot) bool) {
+		own := true
+		for at := range consumequeue.Slots(m, true) {
+			if !own && !yield(at) {
+				return
+			}
+			own = false
+		}
+	}
 }
 
 func (s *DefaultMessageStore) dispatchUnit(m *record.Meta) error {
 	s.dispatching.mu.Lock()
 	defer s.dispatching.mu.Unlock()
+	var homeless error
 	if m.PhyOffset >= s.recovered {
-		if err := s.queues.Dispatch(m); err != nil {
+		if err := s.appendUnits(m); noQueue(err) {
+			homeless = err
+		} else if err != nil {
 			return err
 		}
 	}
@@ -198,7 +236,32 @@ func (s *DefaultMessageStore) dispatchUnit(m *record.Meta) error {
 		s.dispatching.mu.end = max(end, s.dispatching.mu.end)
 		s.dispatching.mu.last = withoutViews(m)
 	}
-	return nil
+	return homeless
+}
+
+// appendUnits gives m its units, all of them although some cannot be.
+func (s *DefaultMessageStore) appendUnits(m *record.Meta) error {
+	var homeless error
+	switch {
+	case m.HasUnit() && m.QueueOffset > recovery.MaxQueueOffset:
+		homeless = fmt.Errorf("dispatch record at %d to %s-%d: queue offset %d: %w", m.PhyOffset, m.Topic, m.QueueID, m.QueueOffset, consumequeue.ErrMalformed)
+	default:
+		if homeless = s.queues.Dispatch(m); homeless != nil && !noQueue(homeless) {
+			return homeless
+		}
+	}
+	if !s.o.MultiDispatch {
+		return homeless
+	}
+	for at := range multiSlots(m) {
+		if at.QueueOffset > recovery.MaxQueueOffset {
+			continue
+		}
+		if err := s.queues.Append(at, m); err != nil && !noQueue(err) {
+			return err
+		}
+	}
+	return homeless
 }
 
 // DispatchStep dispatches at most max records and returns how many; 0 and nil when there is nothing more yet. It is for stores without background goroutines.
