@@ -11,11 +11,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/mqstore/mqstore/commitlog/mappedfile"
 	"github.com/mqstore/mqstore/commitlog/mappedfile/faultfs"
 )
 
-var _ FS = mappedfile.FS(nil)
+var _ FS = (*faultfs.FS)(nil) // and with it every mappedfile.FS
 
 // offsets is a table that tells n.
 func offsets(n int64) ConsumerOffsets {

@@ -136,10 +136,11 @@ func (p *fakePeer) serve(addr string, c net.Conn) {
 		}
 		p.mu.Lock()
 		p.mu.requests = append(p.mu.requests, r)
+		f := p.answers[r.Code]
 		p.mu.Unlock()
 
 		a := &reply{code: 3, remark: "not supported"}
-		if f := p.answers[r.Code]; f != nil {
+		if f != nil {
 			a = f(r)
 		}
 		if a == nil {
@@ -184,6 +185,8 @@ func newFakeBroker() *fakePeer {
 
 // with is p with other answers.
 func (p *fakePeer) with(answers map[int]func(request) *reply) *fakePeer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	maps.Copy(p.answers, answers)
 	return p
 }
