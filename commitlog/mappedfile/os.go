@@ -71,11 +71,13 @@ func createMapped(path string, size int64, allocate bool) (_ *osMapping, err err
 			return nil, diskFull(err, path, size)
 		}
 	}
-	if err = f.Sync(); err != nil {
-		return nil, diskFull(err, path, size)
-	}
-	if err = syncDir(filepath.Dir(path)); err != nil {
-		return nil, err
+	if allocate {
+		if err = f.Sync(); err != nil {
+			return nil, diskFull(err, path, size)
+		}
+		if err = syncDir(filepath.Dir(path)); err != nil {
+			return nil, err
+		}
 	}
 	return mapFile(f, path, size, false)
 }
@@ -357,6 +359,13 @@ func (osFS) MkdirAll(dir string) error {
 		if err := syncDir(filepath.Dir(missing[i])); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+func (osFS) Mkdir(dir string) error {
+	if err := os.Mkdir(dir, dirPerm); err != nil {
+		return diskFull(fmt.Errorf("make directory: %w", err), dir, 0)
 	}
 	return nil
 }

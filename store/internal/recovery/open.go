@@ -130,7 +130,9 @@ func (r *recovery) openQueues() error {
 		}
 	}
 	qo.Tolerant = true
-	qo.Clean = r.start.clean || r.start.summary != nil // else everything may be in the page cache only
+	if qo.Clean = r.start.clean; !qo.Clean && r.start.summary != nil {
+		qo.Durable = r.start.summary.EndPhyOffset
+	}
 	var err error
 	if r.set, err = consumequeue.Open(qo); err != nil {
 		return err
