@@ -65,6 +65,7 @@ func BenchmarkDispatch(b *testing.B) {
 			x := open(b, g.options(b.TempDir(), 1<<30))
 			b.ReportAllocs()
 			b.ResetTimer()
+			used := processorTime()
 			for i := range int64(b.N) {
 				if err := x.Dispatch(g.at(i)); err != nil {
 					b.Fatal(err)
@@ -74,7 +75,9 @@ func BenchmarkDispatch(b *testing.B) {
 				b.Fatal(err)
 			}
 			b.StopTimer()
+			used = processorTime() - used
 			s := x.Stats()
+			b.ReportMetric(2*float64(b.N)/used.Seconds(), "keys/cpu-s")
 			b.ReportMetric(2*float64(b.N)/b.Elapsed().Seconds(), "keys/s")
 			b.ReportMetric(float64(s.DiskBytes)/float64(2*b.N), "diskB/key")
 			b.ReportMetric(float64(s.CompactedBytes)/float64(2*b.N), "compactedB/key")
@@ -117,6 +120,10 @@ func BenchmarkQuery(b *testing.B) {
 			{"absent", func(i int64) string { return name('a', i) }, 0, 0},
 		} {
 			b.Run(fmt.Sprintf("buckets=1000/keys=%d/%s", 2*total, q.name), func(b *testing.B) {
+				used := processorTime()
+				defer func() {
+					b.ReportMetric(float64((processorTime()-used).Nanoseconds())/float64(b.N), "cpu-ns/op")
+				}()
 				for i := range int64(b.N) {
 					r, err := x.Query("TopicOfTheBenchmark", q.key(i), math.MinInt64, math.MaxInt64, q.max)
 					if err != nil || len(r.Hits) != q.hits {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -147,11 +148,8 @@ func damaged(err error) error {
 type pebbleLogger struct {
 	to    Logger
 	fatal chan struct{} // closed when Pebble gave up
-	mu    struct {
-		sync.Mutex
-		first error
-		gone  bool
-	}
+	once  sync.Once     // closes it
+	first atomic.Pointer[error]
 }
 
 func (l *pebbleLogger) Infof(format string, args ...any)  { l.to.Infof(format, args...) }
@@ -173,19 +171,15 @@ func (l *pebbleLogger) background(err error) {
 }
 
 func (l *pebbleLogger) set(err error, gone bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.mu.first == nil {
-		l.mu.first = err
-	}
-	if gone && !l.mu.gone {
-		l.mu.gone = true
-		close(l.fatal)
+	l.first.CompareAndSwap(nil, &err)
+	if gone {
+		l.once.Do(func() { close(l.fatal) })
 	}
 }
 
 func (l *pebbleLogger) err() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.mu.first
+	if p := l.first.Load(); p != nil {
+		return *p
+	}
+	return nil
 }
