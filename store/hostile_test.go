@@ -221,3 +221,29 @@ func TestASlavesMultiDispatchQueuesFollow(t *testing.T) {
 		}
 	}
 }
+
+// The end of the log can vanish without a trace in the log itself (a file not restored, zeros). After a clean exit the queues know better, also without a summary of ours: it is said aloud.
+func TestALostEndOfTheLogIsReportedAfterACleanExit(t *testing.T) {
+	for _, summary := range []bool{true, false} {
+		dir := t.TempDir()
+		s := open(t, dir, store.Options{})
+		fill(t, s, 1000, 100)
+		end := s.MaxPhyOffset()
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if !summary {
+			if err := os.Remove(filepath.Join(dir, "mqstore.summary")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		last := end - end%(64<<10)
+		if err := os.Remove(filepath.Join(dir, "commitlog", fmt.Sprintf("%020d", last))); err != nil {
+			t.Fatal(err)
+		}
+		s = open(t, dir, store.Options{})
+		if w := strings.Join(s.Stats().Warnings, "\n"); !strings.Contains(w, fmt.Sprintf("%d bytes of the log that had been on disk are lost", end-last)) || !strings.Contains(w, fmt.Sprint(1000-s.MaxOffset("T", 0), " queue units")) {
+			t.Errorf("with summary %v: %s", summary, w)
+		}
+	}
+}

@@ -205,7 +205,7 @@ func warningsOf(r recovery.Report) (w []string) {
 		w = append(w, fmt.Sprintf("the log's last %d bytes were no whole records and were cut at %d (%v); they are kept in %v", r.DroppedBytes, r.End, r.DroppedReason, r.Quarantine))
 	}
 	if r.LostBytes > 0 {
-		w = append(w, fmt.Sprintf("%d bytes of the log that had been on disk are lost or cut: it ended at %d or beyond and ends at %d", r.LostBytes, r.End+r.LostBytes, r.End))
+		w = append(w, fmt.Sprintf("%d bytes of the log that had been on disk are lost or cut: it ended at %d or beyond and ends at %d; %d queue units went with them, and their offsets are given again: if a copy of the log's files exists, restore it before anything is put", r.LostBytes, r.End+r.LostBytes, r.End, r.TruncatedUnits))
 	}
 	if r.SummaryDoubt != "" {
 		w = append(w, "the summary of an earlier exit does not fit the log and was not used: "+r.SummaryDoubt)

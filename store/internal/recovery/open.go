@@ -156,6 +156,9 @@ func (r *recovery) openQueues() error {
 			return err
 		}
 	}
+	if end := r.set.MaxPhyOffset(); r.start.clean && end > r.rep.End { // units follow their records, and a clean exit leaves both on disk
+		r.rep.LostBytes = max(r.rep.LostBytes, end-r.rep.End)
+	}
 	cut := r.set.TruncateTo
 	if r.o.ReadOnly {
 		cut = r.set.Hide
