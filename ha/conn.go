@@ -326,7 +326,6 @@ func (s *classicSender) send(phyOffset int64, p []byte) error {
 	}
 	s.left = s.parts
 	_, err := s.left.WriteTo(s.nc)
-	clear(s.parts) // views must not outlive their release
 	return err
 }
 

@@ -119,7 +119,7 @@ func (m *Master) stopListening(l net.Listener) {
 	m.mu.Unlock()
 }
 
-// admit starts a connection, or closes nc when there are too many. A connection that has said nothing for longer than an original slave needs for its first report makes room.
+// admit starts a connection, or closes nc when there are too many. A connection that has said nothing for longer than a slave needs for its first report makes room.
 func (m *Master) admit(nc net.Conn, extended bool) {
 	m.accepted.Add(1)
 	c := newConn(m, nc, extended)
@@ -153,7 +153,11 @@ func (m *Master) admit(nc net.Conn, extended bool) {
 
 func longestSilent(conns map[*conn]bool, now time.Time) (silent *conn) {
 	for c := range conns {
-		if !c.reported.Load() && now.Sub(c.born) > firstReportAfter && (silent == nil || c.born.Before(silent.born)) {
+		patience := firstReportAfter
+		if c.extended {
+			patience = greetedAfter
+		}
+		if !c.reported.Load() && now.Sub(c.born) > patience && (silent == nil || c.born.Before(silent.born)) {
 			silent = c
 		}
 	}

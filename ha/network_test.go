@@ -329,3 +329,31 @@ func TestSendsAtOnceAndIdlesQuietly(t *testing.T) {
 		}
 	})
 }
+
+// As the original, a slave reports when a frame is complete, not for each piece that arrives; a piece is appended when it arrives.
+func TestReportsFollowWholeFrames(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newNetwork()
+		l := n.listen("master:1")
+		t.Cleanup(func() { l.Close() })
+		target := newMemLog(65536)
+		s, stop := startSlave(t, n, target, SlaveOptions{})
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		frame := make([]byte, frameHeaderSize+1000)
+		putFrameHeader(frame, 0, 1000)
+		sent := int64(0)
+		for _, step := range []struct{ to, held, reported int64 }{{5, 0, 0}, {12, 0, 0}, {112, 100, 0}, {1011, 999, 0}, {1012, 1000, 1000}} {
+			write(t, c, frame[sent:step.to])
+			sent = step.to
+			synctest.Wait()
+			if target.MaxPhyOffset() != step.held || s.Stats().Reported != step.reported {
+				t.Errorf("after %d bytes: holds %d, reported %d; want %+v", step.to, target.MaxPhyOffset(), s.Stats().Reported, step)
+			}
+		}
+		stop()
+	})
+}

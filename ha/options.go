@@ -26,6 +26,7 @@ const (
 	maxFrame            = slaveBuffer - frameHeaderSize
 	minTokenSize        = 16
 	firstReportAfter    = 6 * time.Second // by then an original slave has reported
+	greetedAfter        = time.Second     // by then one of ours has
 )
 
 // MasterOptions say how a master serves. The zero value is a RocketMQ 4.9.8 master with the default configuration.
