@@ -357,3 +357,25 @@ func TestReportsFollowWholeFrames(t *testing.T) {
 		stop()
 	})
 }
+
+// hollow is a Source that breaks its word: it has grown, but reads nothing.
+type hollow struct{ *memLog }
+
+func (hollow) Read(int64, int) ([]byte, func(), error) { return nil, nil, nil }
+
+func TestASourceThatReadsNothingEndsTheConnection(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newNetwork()
+		ev := &recorded{}
+		startMaster(t, n, "master:1", hollow{newMemLogAt(65536, 0, 100, 1)}, MasterOptions{SegmentSize: 65536, Events: ev.events.events()})
+		conn := rawDial(t, n)
+		write(t, conn, report(50))
+		if got := readFor(conn, time.Second); got != "[closed]" {
+			t.Error(got)
+		}
+		synctest.Wait()
+		if ev.count("disconnected") != 1 {
+			t.Errorf("events:\n%s", ev)
+		}
+	})
+}
