@@ -247,3 +247,38 @@ func TestALostEndOfTheLogIsReportedAfterACleanExit(t *testing.T) {
 		}
 	}
 }
+
+// A queue all of whose messages have expired lives on in its files and in our summary alone. When the files are lost, no later life gives its offsets again.
+func TestALostExpiredQueueKeepsItsNumbering(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, store.Options{})
+	for range 5 {
+		put(t, s, message("gone", 0, "x"))
+	}
+	fill(t, s, 600, 100)
+	if _, err := s.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := s.DeleteExpired(store.ExpireOptions{Manual: true, Max: 1}); err != nil || len(r.Segments) != 1 {
+		t.Fatal(r, err)
+	}
+	for range 3 {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.RemoveAll(filepath.Join(dir, "consumequeue", "gone")); err != nil {
+			t.Fatal(err)
+		}
+		s = open(t, dir, store.Options{})
+	}
+	if r := put(t, s, message("gone", 0, "x")); r.QueueOffset != 5 {
+		t.Errorf("queue offset %d is given again", r.QueueOffset)
+	}
+	settle(t, s, "gone", 0, 6)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s = open(t, dir, store.Options{}); s.MinOffset("gone", 0) != 5 || s.MaxOffset("gone", 0) != 6 || len(s.Stats().Warnings) != 0 {
+		t.Error(s.MinOffset("gone", 0), s.MaxOffset("gone", 0), s.Stats().Warnings)
+	}
+}

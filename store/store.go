@@ -44,8 +44,9 @@ type DefaultMessageStore struct {
 	retainMu    sync.Mutex // one DeleteExpired at a time
 	checkMu     sync.Mutex // one CheckpointStep at a time
 	page        checkpoint.Page
-	recovered   int64 // recovery gave every record below its unit
-	unchecked   bool  // SkipQueueCheck: queues may lack units, so no summary may vouch for them
+	recovered   int64                       // recovery gave every record below its unit
+	next        map[recovery.QueueKey]int64 // queue offsets that recovery knew to come next, also of queues that are gone
+	unchecked   bool                        // SkipQueueCheck: queues may lack units, so no summary may vouch for them
 	report      RecoveryReport
 	warnings    []string
 
@@ -94,12 +95,12 @@ func Open(dir string, o Options) (_ *DefaultMessageStore, err error) {
 	s.reader = reader{o: o, log: opened.Log, queues: opened.Queues}
 	s.page, s.warnings = opened.Page, append(foreign, warnings...)
 	s.report = reportOf(opened.Report, time.Since(begin))
-	s.recovered, s.unchecked = opened.Dispatched, opened.Report.QueuesUnchecked
+	s.recovered, s.unchecked, s.next = opened.Dispatched, opened.Report.QueuesUnchecked, opened.NextOffsets
 	for _, w := range s.warnings {
 		o.Logger.Warn(w, "dir", dir)
 	}
 	s.counters = newCounters(func(k queueKey) int64 {
-		next := opened.NextOffsets[recovery.QueueKey{Topic: k.topic, QueueID: k.queueID}]
+		next := s.next[recovery.QueueKey{Topic: k.topic, QueueID: k.queueID}]
 		if q := s.queues.Queue(k.topic, k.queueID); q != nil {
 			next = max(next, q.MaxOffset())
 		}
@@ -385,8 +386,9 @@ func (s *DefaultMessageStore) checkpoint(clean bool) error {
 	if s.unchecked {
 		return nil
 	}
-	err := checkpoint.WriteSummary(s.o.FS, s.dir, at.summary(max(s.log.MinPhyOffset(), 0), clean))
-	if err != nil {
+	summary := at.summary(max(s.log.MinPhyOffset(), 0), clean)
+	recovery.KeepNumbers(summary, s.next)
+	if err := checkpoint.WriteSummary(s.o.FS, s.dir, summary); err != nil {
 		return fmt.Errorf("write summary: %w", err)
 	}
 	return nil

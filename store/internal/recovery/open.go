@@ -419,6 +419,7 @@ func (r *recovery) settle() error {
 	if err != nil {
 		return err
 	}
+	KeepNumbers(sum, r.next)
 	if err := checkpoint.WriteSummary(r.o.FS, r.o.Root, sum); err != nil {
 		return fmt.Errorf("write the summary after recovery: %w", err)
 	}
