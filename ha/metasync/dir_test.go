@@ -219,6 +219,33 @@ func TestSavedOffsetsSurvivePowerLossAtAnyOperation(t *testing.T) {
 	}
 }
 
+func TestAFailedSaveLeavesTheOldTableAndTheNextSucceeds(t *testing.T) {
+	failed := true
+	for n := int64(1); failed; n++ {
+		fsys := faultfs.New()
+		d := NewDir("/store", DirOptions{FS: fsys, Damaged: func(path string, err error) { t.Errorf("%s: %v", path, err) }})
+		mustSave(t, d, 1)
+		mustSave(t, d, 2)
+		fsys.FailOnce(fsys.Ops()+n, nil)
+		_, err := d.SaveConsumerOffsets(offsets(3))
+		failed = err != nil
+		if failed && (!errors.Is(err, faultfs.ErrInjected) || !strings.Contains(err.Error(), "save consumer offsets")) {
+			t.Errorf("fault at operation %d: %v", n, err)
+		}
+		d = NewDir("/store", DirOptions{FS: fsys.Kill(), Damaged: d.o.Damaged}) // the process started again, without faults
+		o, found, err := d.LoadConsumerOffsets()
+		if got := told(o); err != nil || !found || got != 3 && (got != 2 || !failed) {
+			t.Errorf("fault at operation %d: %v, found %v, %v", n, o, found, err)
+		}
+		if _, err := d.SaveConsumerOffsets(offsets(4)); err != nil {
+			t.Errorf("after the fault at operation %d: %v", n, err)
+		}
+		if n > 100 {
+			t.Fatal("a save never ends")
+		}
+	}
+}
+
 func TestAFileThatCannotBeReadIsNotReplaced(t *testing.T) {
 	d := NewDir(t.TempDir(), DirOptions{})
 	path := d.Path(KindConsumerOffsets)

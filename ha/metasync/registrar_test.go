@@ -60,6 +60,11 @@ func newRegistrar(t *testing.T, o RegistrarOptions) *Registrar {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		for _, c := range r.servers {
+			c.Close()
+		}
+	})
 	return r
 }
 
@@ -346,9 +351,6 @@ func TestWhoCannotBeRegisteredIsRefused(t *testing.T) {
 	r := newRegistrar(t, o)
 	if _, err := r.Register(t.Context()); err == nil || !strings.Contains(err.Error(), "topics to register: no table") {
 		t.Error(err)
-	}
-	for _, c := range r.servers {
-		c.Close()
 	}
 }
 
