@@ -44,7 +44,7 @@ func NewMaster(src Source, o MasterOptions) (*Master, error) {
 	return m, nil
 }
 
-// Serve accepts slaves that speak the classic protocol until Close, then returns nil; it returns early, and closes l, when l fails for good. An l that listens to more than
+// Serve accepts slaves that speak the classic protocol until Close, then returns nil (also if Close was before); it returns early, and closes l, when l fails for good. An l that listens to more than
 // loopback is reported as a Warning: whoever reaches it can read the log.
 func (m *Master) Serve(l net.Listener) error {
 	if a, ok := l.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
@@ -65,7 +65,7 @@ func (m *Master) ServeExtended(l net.Listener) error {
 func (m *Master) serve(l net.Listener, extended bool) error {
 	defer l.Close()
 	if !m.listening(l) {
-		return ErrClosed
+		return nil
 	}
 	defer m.stopListening(l)
 	var wait time.Duration
