@@ -3,12 +3,14 @@ package store_test
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/mqstore/mqstore/commitlog/mappedfile"
 	"github.com/mqstore/mqstore/commitlog/mappedfile/faultfs"
 	"github.com/mqstore/mqstore/commitlog/record"
 	"github.com/mqstore/mqstore/store"
@@ -280,5 +282,75 @@ func TestALostExpiredQueueKeepsItsNumbering(t *testing.T) {
 	}
 	if s = open(t, dir, store.Options{}); s.MinOffset("gone", 0) != 5 || s.MaxOffset("gone", 0) != 6 || len(s.Stats().Warnings) != 0 {
 		t.Error(s.MinOffset("gone", 0), s.MaxOffset("gone", 0), s.Stats().Warnings)
+	}
+}
+
+// A store, or its log or queues, that were moved to another disk and linked are where they were.
+func TestLinkedDirectoriesAreDirectories(t *testing.T) {
+	home := t.TempDir()
+	dir := filepath.Join(home, "store")
+	s := open(t, dir, store.Options{})
+	fill(t, s, 10, 10)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	move := func(path, to string) {
+		t.Helper()
+		if err := os.Rename(path, to); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(to, path); err != nil {
+			t.Skipf("no symbolic links here: %v", err)
+		}
+	}
+	move(filepath.Join(dir, "commitlog"), filepath.Join(home, "disk1"))
+	move(filepath.Join(dir, "consumequeue"), filepath.Join(home, "disk2"))
+	move(dir, filepath.Join(home, "disk3"))
+	r, err := store.OpenReadOnly(dir, store.Options{})
+	if err != nil || r.MaxOffset("T", 0) != 10 {
+		t.Fatal(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	s = open(t, dir, store.Options{})
+	put(t, s, message("T", 0, "x"))
+	settle(t, s, "T", 0, 11)
+	if w := s.Stats().Warnings; len(w) > 0 {
+		t.Error(w)
+	}
+}
+
+// vanishing is a file system on which the next n files that are looked for have just gone, as in a store whose owner deletes segments.
+type vanishing struct {
+	mappedfile.FS
+	n int
+}
+
+func (v *vanishing) Map(path string, size int64, mode mappedfile.MapMode) (mappedfile.Mapping, error) {
+	if v.n > 0 {
+		v.n--
+		return nil, fmt.Errorf("map %s: %w", path, fs.ErrNotExist)
+	}
+	return v.FS.Map(path, size, mode)
+}
+
+// Files come and go while a live store is looked at: that is no finding.
+func TestLookingAtALiveStoreBearsFilesThatGo(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, store.Options{})
+	fill(t, s, 10, 10)
+	r, err := store.OpenReadOnly(dir, store.Options{FS: &vanishing{mappedfile.OS(), 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := r.MaxOffset("T", 0); n != 10 {
+		t.Error(n)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := store.OpenReadOnly(dir, store.Options{FS: &vanishing{mappedfile.OS(), 1000}}); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
 	}
 }
