@@ -292,7 +292,8 @@ func (osFS) WriteFileDurable(path string, b []byte) (err error) {
 		return fmt.Errorf("write %s: it is this process's lock file", path)
 	}
 	tmp := path + tmpExt
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, filePerm)
+	_ = os.Remove(tmp) // of a crash, or whatever it is: to write through a link, or into a pipe, would be worse than an error
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, filePerm)
 	if err != nil {
 		return diskFull(fmt.Errorf("write file: %w", err), path, int64(len(b)))
 	}
