@@ -1,8 +1,10 @@
 package metasync
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -236,19 +238,74 @@ func (o *ConsumerOffsets) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	var n ConsumerOffsets
-	var table map[string]map[int32]*int64
+	var table map[string]*queueOffsets
 	if err := f.takeAll(member{"offsetTable", &table}, member{"dataVersion", &n.DataVersion}); err != nil {
 		return err
 	}
 	n.Offsets = make(map[string]map[int32]int64, len(table))
-	for k, queues := range table {
-		if queues != nil {
-			n.Offsets[k] = withoutNulls(queues)
+	referred := 0
+	for k, q := range table {
+		switch {
+		case q == nil:
+			continue
+		case q.ref != "":
+			to, ok := table[q.ref]
+			if !ok || to == nil || to.ref != "" {
+				return fmt.Errorf("offsetTable: %q refers to %q, which has no offsets", k, q.ref)
+			}
+			if referred += len(to.offsets); referred > maxReferred {
+				return fmt.Errorf("offsetTable: references to more than %d offsets", maxReferred)
+			}
+			q = to
 		}
+		n.Offsets[k] = withoutNulls(q.offsets)
 	}
 	n.Extra = f.rest()
 	*o = n
 	return nil
+}
+
+// queueOffsets is one key's offsets by queue id; or, where two keys share one map in the original's memory, fastjson's reference to the other key.
+type queueOffsets struct {
+	offsets map[int32]*int64
+	ref     string
+}
+
+// maxReferred bounds what references may add: a few bytes of text can refer to a large map again and again.
+const maxReferred = 1 << 20
+
+// refPrefix begins a reference: {"$ref":"$.offsetTable.TopicTest\\@groupA"}. In the key, a backslash stands before each special character.
+const refPrefix = "$.offsetTable."
+
+func (q *queueOffsets) UnmarshalJSON(b []byte) error {
+	err := json.Unmarshal(b, &q.offsets)
+	if err == nil {
+		return nil
+	}
+	var r struct {
+		Ref string `json:"$ref"`
+	}
+	if json.Unmarshal(b, &r) != nil || r.Ref == "" {
+		return err
+	}
+	path, ok := strings.CutPrefix(r.Ref, refPrefix)
+	if !ok || path == "" {
+		return fmt.Errorf("reference %q is none to another key", r.Ref)
+	}
+	*q = queueOffsets{ref: unescape(path)}
+	return nil
+}
+
+// unescape drops each backslash before a character.
+func unescape(s string) string {
+	var out []byte
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+1 < len(s) {
+			i++
+		}
+		out = append(out, s[i])
+	}
+	return string(out)
 }
 
 // DelayOffsets says how far each delay level has been delivered: the answer to code 45 and config/delayOffset.json.

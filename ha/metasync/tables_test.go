@@ -2,6 +2,7 @@ package metasync
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,6 +76,41 @@ func TestMissingMembersGetTheOriginalsDefaults(t *testing.T) {
 		if v, err := DecodeTopics([]byte(text)); err != nil || len(v.Topics) != 0 {
 			t.Errorf("%s: %v, %v", text, v, err)
 		}
+	}
+}
+
+// As fastjson 1.2.69 writes two keys that share one map.
+func TestAReferenceToAnotherKeyIsFollowed(t *testing.T) {
+	text := `{"offsetTable":{"T@same":{0:10,-1:-1,11:9223372036854775807},"T@g":{"$ref":"$.offsetTable.T\\@same"}}}`
+	got, err := DecodeConsumerOffsets([]byte(text))
+	queues := map[int32]int64{0: 10, -1: -1, 11: 1<<63 - 1}
+	if d := cmp.Diff(map[string]map[int32]int64{"T@same": queues, "T@g": queues}, got.Offsets); err != nil || d != "" {
+		t.Error(err, d)
+	}
+	got.Offsets["T@g"][0] = 11
+	if got.Offsets["T@same"][0] != 10 {
+		t.Error("both keys share one map")
+	}
+	for _, ref := range []string{"$.offsetTable.gone", "$.offsetTable.T@g", "$.offsetTable.", "$", "..", ""} {
+		if o, err := DecodeConsumerOffsets([]byte(`{"offsetTable":{"T@g":{"$ref":"` + ref + `"}}}`)); err == nil {
+			t.Errorf("%s: %v", ref, o)
+		}
+	}
+}
+
+func TestReferencesDoNotMultiplyWithoutBound(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(`{"offsetTable":{"big":{0:0`)
+	for i := range 10_000 {
+		fmt.Fprintf(&b, ",%d:0", i+1)
+	}
+	b.WriteString("}")
+	for i := range 1000 {
+		fmt.Fprintf(&b, `,"%d":{"$ref":"$.offsetTable.big"}`, i)
+	}
+	b.WriteString("}}")
+	if o, err := DecodeConsumerOffsets([]byte(b.String())); err == nil {
+		t.Errorf("%d bytes became %d keys of 10001 offsets", b.Len(), len(o.Offsets))
 	}
 }
 
@@ -180,6 +216,7 @@ func FuzzTables(f *testing.F) {
 	for k, text := range v5 {
 		f.Add(uint8(k), []byte(text))
 	}
+	f.Add(uint8(KindConsumerOffsets), []byte(`{"offsetTable":{"T@same":{0:1},"T@g":{"$ref":"$.offsetTable.T\\@same"}}}`))
 	for k, text := range []string{topicsBody, offsetBody, delayBody, groupsBody} {
 		f.Add(uint8(k), []byte(text))
 	}
