@@ -12,7 +12,7 @@ import (
 )
 
 // The JSON of these types is RocketMQ's (spec/ha-protocol.md 6.17): json.Marshal writes what the original reads. To read what the original wrote use the Decode functions:
-// they also take fastjson's bare integer keys. Missing members get the original's defaults, unknown ones are kept in Extra, nulls count as missing.
+// they also take fastjson's bare integer keys and its references. Missing members get the original's defaults, unknown ones are kept in Extra, nulls count as missing.
 
 // DataVersion tells two states of a table apart. It is not an order: a slave takes its master's table on any difference.
 type DataVersion struct {
@@ -40,6 +40,7 @@ func (v DataVersion) Next(now time.Time) DataVersion {
 	return v
 }
 
+// MarshalJSON writes what the original reads.
 func (v DataVersion) MarshalJSON() ([]byte, error) {
 	m := []member{{"counter", v.Counter}, {"timestamp", v.Timestamp}}
 	if v.StateVersion != nil {
@@ -48,6 +49,7 @@ func (v DataVersion) MarshalJSON() ([]byte, error) {
 	return v.Extra.with(m...)
 }
 
+// UnmarshalJSON reads plain JSON: see the Decode functions for what the original writes. After an error the receiver is as it was.
 func (v *DataVersion) UnmarshalJSON(b []byte) error {
 	f, err := decodeObject(b)
 	if err != nil {
@@ -86,11 +88,13 @@ func NewTopicConfig(name string) TopicConfig {
 	return TopicConfig{Name: name, ReadQueueNums: 16, WriteQueueNums: 16, Perm: PermRead | PermWrite, FilterType: "SINGLE_TAG"}
 }
 
+// MarshalJSON writes what the original reads.
 func (t TopicConfig) MarshalJSON() ([]byte, error) {
 	return t.Extra.with(member{"topicName", t.Name}, member{"readQueueNums", t.ReadQueueNums}, member{"writeQueueNums", t.WriteQueueNums}, member{"perm", t.Perm},
 		member{"topicFilterType", t.FilterType}, member{"topicSysFlag", t.SysFlag}, member{"order", t.Order})
 }
 
+// UnmarshalJSON reads plain JSON: see the Decode functions for what the original writes. After an error the receiver is as it was.
 func (t *TopicConfig) UnmarshalJSON(b []byte) error {
 	f, err := decodeObject(b)
 	if err != nil {
@@ -113,10 +117,12 @@ type TopicConfigTable struct {
 	Extra       Fields                 // RocketMQ 5: queue mappings
 }
 
+// MarshalJSON writes what the original reads.
 func (t TopicConfigTable) MarshalJSON() ([]byte, error) {
 	return t.Extra.with(member{"dataVersion", t.DataVersion}, member{"topicConfigTable", orEmpty(t.Topics)})
 }
 
+// UnmarshalJSON reads plain JSON: see the Decode functions for what the original writes. After an error the receiver is as it was.
 func (t *TopicConfigTable) UnmarshalJSON(b []byte) error {
 	f, err := decodeObject(b)
 	if err != nil {
@@ -154,6 +160,7 @@ func NewSubscriptionGroup(name string) SubscriptionGroup {
 	}
 }
 
+// MarshalJSON writes what the original reads.
 func (g SubscriptionGroup) MarshalJSON() ([]byte, error) {
 	return g.Extra.with(member{"groupName", g.Name}, member{"consumeEnable", g.ConsumeEnable}, member{"consumeFromMinEnable", g.ConsumeFromMinEnable},
 		member{"consumeBroadcastEnable", g.ConsumeBroadcastEnable}, member{"retryQueueNums", g.RetryQueueNums}, member{"retryMaxTimes", g.RetryMaxTimes},
@@ -161,6 +168,7 @@ func (g SubscriptionGroup) MarshalJSON() ([]byte, error) {
 		member{"notifyConsumerIdsChangedEnable", g.NotifyConsumerIDsChangedEnable})
 }
 
+// UnmarshalJSON reads plain JSON: see the Decode functions for what the original writes. After an error the receiver is as it was.
 func (g *SubscriptionGroup) UnmarshalJSON(b []byte) error {
 	f, err := decodeObject(b)
 	if err != nil {
@@ -185,10 +193,12 @@ type SubscriptionGroups struct {
 	Extra       Fields                       // RocketMQ 5: forbiddenTable
 }
 
+// MarshalJSON writes what the original reads.
 func (g SubscriptionGroups) MarshalJSON() ([]byte, error) {
 	return g.Extra.with(member{"dataVersion", g.DataVersion}, member{"subscriptionGroupTable", orEmpty(g.Groups)})
 }
 
+// UnmarshalJSON reads plain JSON: see the Decode functions for what the original writes. After an error the receiver is as it was.
 func (g *SubscriptionGroups) UnmarshalJSON(b []byte) error {
 	f, err := decodeObject(b)
 	if err != nil {
@@ -228,10 +238,12 @@ func (o *ConsumerOffsets) Merge(from ConsumerOffsets) {
 	}
 }
 
+// MarshalJSON writes what the original reads.
 func (o ConsumerOffsets) MarshalJSON() ([]byte, error) {
 	return o.Extra.with(withVersion(o.DataVersion, member{"offsetTable", orEmpty(o.Offsets)})...)
 }
 
+// UnmarshalJSON reads plain JSON: see the Decode functions for what the original writes. After an error the receiver is as it was.
 func (o *ConsumerOffsets) UnmarshalJSON(b []byte) error {
 	f, err := decodeObject(b)
 	if err != nil {
@@ -315,10 +327,12 @@ type DelayOffsets struct {
 	Extra       Fields
 }
 
+// MarshalJSON writes what the original reads.
 func (o DelayOffsets) MarshalJSON() ([]byte, error) {
 	return o.Extra.with(withVersion(o.DataVersion, member{"offsetTable", orEmpty(o.Offsets)})...)
 }
 
+// UnmarshalJSON reads plain JSON: see the Decode functions for what the original writes. After an error the receiver is as it was.
 func (o *DelayOffsets) UnmarshalJSON(b []byte) error {
 	f, err := decodeObject(b)
 	if err != nil {
