@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -352,5 +353,38 @@ func TestLookingAtALiveStoreBearsFilesThatGo(t *testing.T) {
 	}
 	if _, err := store.OpenReadOnly(dir, store.Options{FS: &vanishing{mappedfile.OS(), 1000}}); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
+	}
+}
+
+// Segments that fill while others are deleted may go in the same call. What their queues number by must be on disk before, also then.
+func TestQueuesAreOnDiskBeforeAnySegmentOfACallIsDeleted(t *testing.T) {
+	for seed := range uint64(20) {
+		fsys := faultfs.New()
+		s := open(t, "/store", store.Options{FS: fsys, SegmentSize: 4096, FlushMode: store.SyncFlush, NoBackground: true})
+		fillSome := func(topic string) {
+			for range 8 {
+				put(t, s, message(topic, 0, strings.Repeat("b", 900)))
+			}
+			dispatchAll(t, s)
+		}
+		fillSome("T")
+		once := false
+		fsys.SetHook(func(op faultfs.Op) error {
+			if op.Kind == faultfs.OpRemove && !once {
+				once = true
+				fillSome("young")
+				fillSome("T")
+			}
+			return nil
+		})
+		r, err := s.DeleteExpired(store.ExpireOptions{Manual: true})
+		if err != nil || len(r.Segments) < 4 || s.MinOffset("young", 0) != 8 {
+			t.Fatal(r, err, s.MinOffset("young", 0))
+		}
+		fsys = fsys.Crash(rand.New(rand.NewPCG(seed, 1)))
+		s = open(t, "/store", store.Options{FS: fsys, NoBackground: true, SegmentSize: 4096})
+		if r := put(t, s, message("young", 0, "x")); r.QueueOffset != 8 {
+			t.Fatalf("seed %d: queue offset %d is given again", seed, r.QueueOffset)
+		}
 	}
 }
