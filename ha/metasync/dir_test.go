@@ -260,6 +260,22 @@ func TestAFileThatCannotBeReadIsNotReplaced(t *testing.T) {
 	}
 }
 
+func TestALeftoverTemporaryFileOrLinkIsNotWrittenThrough(t *testing.T) {
+	d := NewDir(t.TempDir(), DirOptions{})
+	tmp := d.Path(KindConsumerOffsets) + ".tmp"
+	other := filepath.Join(t.TempDir(), "other")
+	write(t, other, "mine")
+	write(t, tmp, "half of an earlier save, longer than what is to come"+strings.Repeat(" ", 1000))
+	mustSave(t, d, 1)
+	if err := os.Symlink(other, tmp); err != nil {
+		t.Fatal(err)
+	}
+	mustSave(t, d, 2)
+	if o, _, err := d.LoadConsumerOffsets(); err != nil || told(o) != 2 || read(t, other) != "mine" {
+		t.Errorf("%v, %v; the link's target: %q", o, err, read(t, other))
+	}
+}
+
 func TestSavesSideBySideLeaveOneOfThem(t *testing.T) {
 	d := NewDir(t.TempDir(), DirOptions{Damaged: func(path string, err error) { t.Errorf("%s: %v", path, err) }})
 	mustSave(t, d, 100)

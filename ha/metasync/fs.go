@@ -23,6 +23,13 @@ const maxFile = 256 << 20
 type osFS struct{}
 
 func (osFS) ReadFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() { // opening a pipe would wait for a writer
+		return nil, fmt.Errorf("read %s: no regular file", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -40,7 +47,10 @@ func (osFS) ReadFile(path string) ([]byte, error) {
 
 func (osFS) WriteFileDurable(path string, b []byte) (err error) {
 	tmp := path + ".tmp"
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) // through no link or pipe of this name
 	if err != nil {
 		return err
 	}
