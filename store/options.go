@@ -88,7 +88,9 @@ type Options struct {
 	SkipQueueCheck bool // without a checkpoint of ours, do not read the log's headers to find queues that lost units
 	IgnoreSummary  bool // check every queue against the whole log at Open
 
-	NoBackground bool // no goroutines: DispatchStep, FlushStep and CheckpointStep are called by hand (simulation); in SyncFlush mode Put and PutBatch do their flush themselves
+	Index IndexOptions
+
+	NoBackground bool // no goroutines: DispatchStep, IndexStep, FlushStep and CheckpointStep are called by hand (simulation); in SyncFlush mode Put and PutBatch do their flush themselves
 
 	MemorySize                  int64 // physical memory, for the reckoning of what is "in disk"; 0 = ask the machine
 	AccessInMemoryMaxRatio      int   // percent of it that recent messages may fill, default 40

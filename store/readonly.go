@@ -17,6 +17,7 @@ type ReadOnlyStore struct {
 	dir      string
 	report   RecoveryReport
 	warnings []string
+	index    lookIndex
 }
 
 var _ interface {
@@ -82,6 +83,7 @@ func (s *ReadOnlyStore) Stats() Stats {
 	st.ConfirmPhyOffset = st.MaxPhyOffset
 	st.NotWritableReason = ErrReadOnly.Error()
 	st.Recovery, st.Warnings = s.report, s.warnings
+	st.Index = s.indexStats()
 	return st
 }
 
@@ -90,6 +92,7 @@ func (s *ReadOnlyStore) Close() error {
 	if s.readClosed.Swap(true) {
 		return ErrClosed
 	}
+	s.closeIndex()
 	err := s.queues.Close()
 	if lerr := s.log.Close(); err == nil {
 		err = lerr

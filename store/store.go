@@ -34,6 +34,7 @@ type DefaultMessageStore struct {
 	counters    *counters
 	dispatcher  *dispatch.Dispatcher
 	cursor      *commitlog.Cursor
+	index       *indexer // nil: off
 	dispatching progress
 	rawEnd      atomic.Int64 // raw bytes were received up to here
 	rawPart     []byte       // the last of them, which are no whole record yet; guarded by rawMu
@@ -43,6 +44,7 @@ type DefaultMessageStore struct {
 	arrivals    arrivals
 	retainMu    sync.Mutex // one DeleteExpired at a time
 	checkMu     sync.Mutex // one CheckpointStep at a time
+	sealed      bool       // Close has written the last checkpoint; guarded by checkMu
 	page        checkpoint.Page
 	recovered   int64                       // recovery gave every record below its unit
 	next        map[recovery.QueueKey]int64 // queue offsets that recovery knew to come next, also of queues that are gone
@@ -112,6 +114,10 @@ func Open(dir string, o Options) (_ *DefaultMessageStore, err error) {
 	if err := s.startDispatch(opened); err != nil {
 		return nil, fmt.Errorf("open store %s: %w", dir, fromBelow(err))
 	}
+	if !o.Index.Off {
+		s.index = newIndexer(dir, &s.o, s.visible())
+		s.index.start()
+	}
 	s.announceRecovery(opened.Report)
 	s.futures.init(s)
 	if !o.NoBackground {
@@ -120,6 +126,9 @@ func Open(dir string, o Options) (_ *DefaultMessageStore, err error) {
 		s.background.Go(func() { s.runDispatch(ctx) })
 		s.background.Go(func() { s.runFlush(ctx) })
 		s.background.Go(func() { s.futures.run(ctx) })
+		if s.index != nil {
+			s.background.Go(func() { s.index.run(ctx) })
+		}
 	}
 	return s, nil
 }
@@ -365,9 +374,13 @@ func (s *DefaultMessageStore) WaitFlushed(ctx context.Context, phyOffset int64) 
 // CheckpointStep makes log and queues durable, in this order, and then says so in the checkpoint page and the summary: what it writes is true at any later crash.
 func (s *DefaultMessageStore) CheckpointStep() error { return s.checkpoint(false) }
 
+// checkpoint is refused with ErrClosed once Close is past its own: the directory is about to be another's.
 func (s *DefaultMessageStore) checkpoint(clean bool) error {
 	s.checkMu.Lock()
 	defer s.checkMu.Unlock()
+	if s.sealed {
+		return ErrClosed
+	}
 	at := s.dispatching.snapshot(s.queues)
 	if _, err := s.log.Flush(); err != nil {
 		return err
@@ -440,7 +453,13 @@ func (s *DefaultMessageStore) Close() error {
 			errs = append(errs, err)
 		}
 	}
+	s.checkMu.Lock()
+	s.sealed = true
+	s.checkMu.Unlock()
 	s.readClosed.Store(true)
+	if s.index != nil {
+		s.index.close()
+	}
 	s.cursor.Close()
 	if err := s.queues.Close(); err != nil {
 		clean = false
