@@ -9,7 +9,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/mqstore/mqstore/commitlog/mappedfile"
 	"github.com/mqstore/mqstore/commitlog/mappedfile/faultfs"
@@ -386,5 +388,51 @@ func TestQueuesAreOnDiskBeforeAnySegmentOfACallIsDeleted(t *testing.T) {
 		if r := put(t, s, message("young", 0, "x")); r.QueueOffset != 8 {
 			t.Fatalf("seed %d: queue offset %d is given again", seed, r.QueueOffset)
 		}
+	}
+}
+
+// Who deletes while the store closes learns that, and never that a flush failed; and nothing is written into a directory that may be another's by then.
+func TestDeletingWhileTheStoreClosesIsNoFailure(t *testing.T) {
+	fsys := faultfs.New()
+	asked, goOn := make(chan struct{}), make(chan struct{})
+	var armed atomic.Bool
+	s := open(t, "/store", store.Options{
+		FS: fsys, SegmentSize: 4096, NoBackground: true,
+		Events: store.Events{FlushFailed: func(err error) { t.Error(err) }},
+		Now: func() time.Time {
+			if armed.Swap(false) {
+				close(asked)
+				<-goOn
+			}
+			return time.Now()
+		},
+	})
+	for range 8 {
+		put(t, s, message("T", 0, strings.Repeat("b", 900)))
+	}
+	dispatchAll(t, s)
+	if _, err := s.FlushStep(); err != nil {
+		t.Fatal(err)
+	}
+	armed.Store(true)
+	deleted := make(chan error)
+	go func() {
+		_, err := s.DeleteExpired(store.ExpireOptions{OlderThan: 1})
+		deleted <- err
+	}()
+	<-asked // it knows no better than that the store is open
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	ops := fsys.Ops()
+	close(goOn)
+	if err := <-deleted; !errors.Is(err, store.ErrClosed) {
+		t.Error(err)
+	}
+	if err := s.CheckpointStep(); !errors.Is(err, store.ErrClosed) {
+		t.Error(err)
+	}
+	if n := fsys.Ops(); n != ops {
+		t.Errorf("%d operations on files after Close", n-ops)
 	}
 }
