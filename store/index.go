@@ -28,6 +28,8 @@ type IndexOptions struct {
 
 	// The shape of RocketMQ's own index files, for a store without an index of ours that is opened read-only. Defaults 5,000,000 and 20,000,000 (maxHashSlotNum, maxIndexNum); files of another size are looked through for theirs.
 	FileSlots, FileEntries int
+
+	before func(m *record.Meta) error // tests: called for each record before the index is
 }
 
 // IndexStats is the state of the index.
@@ -198,11 +200,18 @@ func (n *indexer) replace(x *index.Index, c *commitlog.Cursor) {
 	if x != nil {
 		log := n.log
 		log.Cursor = c
-		n.mu.dispatcher = dispatch.New(log, x)
+		n.mu.dispatcher = dispatch.New(log, n.sinks(x)...)
 		n.mu.trouble = nil
 	}
 	close(n.mu.replaced)
 	n.mu.replaced = make(chan struct{})
+}
+
+func (n *indexer) sinks(x *index.Index) []dispatch.Sink {
+	if n.o.Index.before != nil {
+		return []dispatch.Sink{dispatch.SinkFunc(n.o.Index.before), x}
+	}
+	return []dispatch.Sink{x}
 }
 
 // failed notes why the index stands still. The event comes once per episode.

@@ -306,7 +306,7 @@ type QuerySource string
 
 const (
 	IndexPebble QuerySource = "pebble"    // our index
-	IndexFile   QuerySource = "indexfile" // RocketMQ's, each hit compared with its record, and the rest of the log read; what a crash of RocketMQ lost from the middle of its files is missed
+	IndexFile   QuerySource = "indexfile" // RocketMQ's, each hit compared with its record; what lies before, between and behind its files is read from the log
 	LogScan     QuerySource = "log"       // no index: the whole log was read
 )
 

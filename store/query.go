@@ -44,7 +44,7 @@ func (s *DefaultMessageStore) Query(ctx context.Context, r QueryRequest) (*Query
 	case err != nil:
 		return nil, fmt.Errorf("query %s %q: %w", r.Topic, r.Key, fromBelow(err))
 	}
-	res, err := s.result(found)
+	res, err := s.result(found.Hits, index.Hit{PhyOffset: found.LastUpdatePhyOffset, StoreTime: found.LastUpdateTime})
 	if err != nil {
 		return nil, fmt.Errorf("query %s %q: %w", r.Topic, r.Key, fromBelow(err))
 	}
@@ -68,9 +68,9 @@ func bounds(r QueryRequest) (begin, end int64) {
 }
 
 // result takes views of the hits. Those that expired meanwhile are left out.
-func (s *reader) result(found index.Result) (*QueryResult, error) {
-	res := &QueryResult{IndexLastUpdateTime: found.LastUpdateTime, IndexLastUpdatePhyOffset: found.LastUpdatePhyOffset}
-	for _, h := range found.Hits {
+func (s *reader) result(hits []index.Hit, lastUpdate index.Hit) (*QueryResult, error) {
+	res := &QueryResult{IndexLastUpdateTime: lastUpdate.StoreTime, IndexLastUpdatePhyOffset: lastUpdate.PhyOffset}
+	for _, h := range hits {
 		v, err := s.log.View(h.PhyOffset, h.Size)
 		if errors.Is(err, mappedfile.ErrNotFound) {
 			continue
@@ -84,21 +84,23 @@ func (s *reader) result(found index.Result) (*QueryResult, error) {
 	return res, nil
 }
 
-// newest keeps the newest max hits that are added in log order.
+// newest is the newest hits of a query that reads the log in order.
 type newest struct {
-	hits []index.Hit
-	max  int
+	hits       []index.Hit // oldest first
+	limit      int
+	lastUpdate index.Hit // the last record with a key
+	from, end  int64     // the part of the log that is asked for
 }
 
 func (n *newest) add(h index.Hit) {
-	if len(n.hits) == n.max {
+	if len(n.hits) >= n.limit {
 		n.hits = slices.Delete(n.hits, 0, 1)
 	}
 	n.hits = append(n.hits, h)
 }
 
-// scanFor reads the log in [from, end) for records of the topic with the key. It notes in found what the index would have said of its progress there.
-func (s *reader) scanFor(ctx context.Context, r QueryRequest, from, end int64, n *newest, found *index.Result) error {
+// scanFor reads the log in [from, end) for records of the topic with the key.
+func (s *reader) scanFor(ctx context.Context, r QueryRequest, from, end int64, n *newest) error {
 	const step = 4 << 20 // bytes between two reports of progress
 	begin, until := bounds(r)
 	c := s.log.NewCursor(from)
@@ -123,7 +125,7 @@ func (s *reader) scanFor(ctx context.Context, r QueryRequest, from, end int64, n
 			return err
 		}
 		if index.HasKeys(&m) {
-			found.LastUpdateTime, found.LastUpdatePhyOffset = m.StoreTimestamp, m.PhyOffset
+			n.lastUpdate = index.Hit{PhyOffset: m.PhyOffset, StoreTime: m.StoreTimestamp}
 		}
 		if t := m.StoreTimestamp; begin <= t && t <= until && index.Holds(&m, r.Topic, r.Key) {
 			n.add(index.Hit{PhyOffset: m.PhyOffset, Size: m.Size, StoreTime: t})

@@ -48,18 +48,26 @@ func (s *ReadOnlyStore) Query(ctx context.Context, r QueryRequest) (*QueryResult
 	return res, nil
 }
 
-// queryIndex asks the best source that there is, and the log from where that ends.
+// queryIndex asks the best source that there is, and the log for what that does not know.
 func (s *ReadOnlyStore) queryIndex(ctx context.Context, r QueryRequest, limit int) (*QueryResult, error) {
-	found, source, from, err := s.indexed(ctx, r, limit)
+	if err := s.openIndex(); err != nil {
+		return nil, err
+	}
+	n := newest{limit: limit, from: max(s.log.MinPhyOffset(), 0), end: s.log.MaxPhyOffset()}
+	source, err := s.queryPebble(r, &n)
 	if err != nil {
 		return nil, err
 	}
-	n := newest{found.Hits, limit}
-	if err := s.scanFor(ctx, r, max(from, s.log.MinPhyOffset(), 0), s.log.MaxPhyOffset(), &n, &found); err != nil {
+	if source == LogScan && s.index.files != nil {
+		source = IndexFile
+		err = s.queryFiles(ctx, r, &n)
+	} else {
+		err = s.scanFor(ctx, r, n.from, n.end, &n)
+	}
+	if err != nil {
 		return nil, err
 	}
-	found.Hits = n.hits
-	res, err := s.result(found)
+	res, err := s.result(n.hits, n.lastUpdate)
 	if err != nil {
 		return nil, err
 	}
@@ -67,34 +75,29 @@ func (s *ReadOnlyStore) queryIndex(ctx context.Context, r QueryRequest, limit in
 	return res, nil
 }
 
-// indexed is what the index says, and from where on the log must be read.
-func (s *ReadOnlyStore) indexed(ctx context.Context, r QueryRequest, limit int) (found index.Result, source QuerySource, from int64, err error) {
-	if err := s.openIndex(); err != nil {
-		return found, "", 0, err
-	}
+// queryPebble asks our index, and sets n.from to where it ends. LogScan: there is none.
+func (s *ReadOnlyStore) queryPebble(r QueryRequest, n *newest) (QuerySource, error) {
 	begin, end := bounds(r)
 	const tries = 3 // the process that has the index open deletes files
 	for range tries {
 		if s.index.pebble == nil {
 			break
 		}
-		found, err = s.index.pebble.Query(r.Topic, r.Key, begin, end, limit)
+		found, err := s.index.pebble.Query(r.Topic, r.Key, begin, end, n.limit)
 		if err == nil {
-			return found, IndexPebble, found.NextPhyOffset, nil
+			n.hits, n.lastUpdate = found.Hits, index.Hit{PhyOffset: found.LastUpdatePhyOffset, StoreTime: found.LastUpdateTime}
+			n.from = max(n.from, found.NextPhyOffset)
+			return IndexPebble, nil
 		}
 		if !errors.Is(err, index.ErrDamaged) {
-			return found, "", 0, err
+			return "", err
 		}
 		s.dropIndex()
 		if err := s.openIndex(); err != nil {
-			return found, "", 0, err
+			return "", err
 		}
 	}
-	if s.index.files == nil {
-		return index.Result{}, LogScan, 0, nil
-	}
-	found, from, err = s.queryFiles(ctx, r, limit)
-	return found, IndexFile, from, err
+	return LogScan, nil
 }
 
 // openIndex opens what there is. A damaged index is as none.
@@ -147,27 +150,93 @@ func (s *ReadOnlyStore) closeIndex() {
 	s.dropIndex()
 }
 
-// queryFiles asks RocketMQ's index files and compares each hit with its record. Their times are rounded, so the records' own decide.
-func (s *ReadOnlyStore) queryFiles(ctx context.Context, r QueryRequest, limit int) (found index.Result, from int64, err error) {
+// queryFiles asks RocketMQ's index files, the newest first, and compares each hit with its record. Their times are rounded, so the records' own decide. A file knows what lies between its first and last record; what lies outside (put since, or lost by a crash, which
+// costs RocketMQ whole files) is read from the log.
+func (s *ReadOnlyStore) queryFiles(ctx context.Context, r QueryRequest, n *newest) error {
+	to := n.end
+	seen := map[int64]bool{} // RocketMQ indexes a doubled key twice
+	var newestFirst []index.Hit
+	gap := func(from int64) error {
+		part := newest{limit: n.limit - len(newestFirst)}
+		if err := s.scanFor(ctx, r, max(from, n.from), to, &part); err != nil {
+			return err
+		}
+		if n.lastUpdate == (index.Hit{}) {
+			n.lastUpdate = part.lastUpdate
+		}
+		for _, h := range slices.Backward(part.hits) {
+			if !seen[h.PhyOffset] {
+				seen[h.PhyOffset] = true
+				newestFirst = append(newestFirst, h)
+			}
+		}
+		return nil
+	}
+	for _, f := range slices.Backward(s.index.files.Files()) {
+		h := f.Header()
+		if h.Counter <= 1 || h.BeginPhyOffset >= to { // of a part of the log that was cut
+			continue
+		}
+		last, err := s.lastOf(f, to)
+		if err != nil {
+			return err
+		}
+		if last < 0 {
+			continue
+		}
+		if err := gap(last); err != nil || len(newestFirst) >= n.limit {
+			n.hits = reversed(newestFirst)
+			return err
+		}
+		if err := s.queryFile(ctx, f, r, n, seen, &newestFirst); err != nil || len(newestFirst) >= n.limit {
+			n.hits = reversed(newestFirst)
+			return err
+		}
+		to = min(to, h.BeginPhyOffset)
+	}
+	err := gap(n.from)
+	n.hits = reversed(newestFirst)
+	return err
+}
+
+func reversed(hits []index.Hit) []index.Hit {
+	slices.Reverse(hits)
+	return hits
+}
+
+// lastOf is the offset of the file's last record below end; -1 if there is none.
+func (s *ReadOnlyStore) lastOf(f *indexfile.File, end int64) (int64, error) {
+	if last := f.Header().EndPhyOffset; last < end {
+		return last, nil
+	}
+	last := int64(-1)
+	for e, err := range f.Entries() {
+		if err != nil {
+			return -1, err
+		}
+		if e.PhyOffset < end {
+			last = max(last, e.PhyOffset)
+		}
+	}
+	return last, nil
+}
+
+// queryFile adds the hits of one file.
+func (s *ReadOnlyStore) queryFile(ctx context.Context, f *indexfile.File, r QueryRequest, n *newest, seen map[int64]bool, hits *[]index.Hit) error {
 	begin, end := bounds(r)
 	early := begin
 	if early > math.MinInt64+1000 {
 		early -= 1000 // an entry's time is up to a second earlier than its record's
 	}
-	files := s.index.files.Files()
-	last := files[len(files)-1].Header()
-	found.LastUpdateTime, found.LastUpdatePhyOffset = last.EndTime, last.EndPhyOffset
-	from = s.index.files.EndPhyOffset()
 	show := indexedRecord(s.log)
-	seen := map[int64]bool{} // RocketMQ indexes a doubled key twice
-	for e, err := range s.index.files.Hits(r.Topic, r.Key, early, math.MaxInt64) {
+	for e, err := range f.Hits(r.Topic, r.Key, early, math.MaxInt64) {
 		if err == nil {
 			err = ctx.Err()
 		}
 		if err != nil {
-			return found, 0, err
+			return err
 		}
-		if seen[e.PhyOffset] || e.PhyOffset >= from { // the last record may be there in part only: it is read from the log
+		if seen[e.PhyOffset] || e.PhyOffset < n.from || e.PhyOffset >= n.end {
 			continue
 		}
 		seen[e.PhyOffset] = true
@@ -177,17 +246,16 @@ func (s *ReadOnlyStore) queryFiles(ctx context.Context, r QueryRequest, limit in
 			h.Size, h.StoreTime = m.Size, m.StoreTimestamp
 			good = begin <= h.StoreTime && h.StoreTime <= end && index.Holds(m, r.Topic, r.Key)
 		}); err != nil {
-			return found, 0, err
+			return err
 		}
 		if !good {
 			continue
 		}
-		if found.Hits = append(found.Hits, h); len(found.Hits) == limit {
+		if *hits = append(*hits, h); len(*hits) == n.limit {
 			break
 		}
 	}
-	slices.Reverse(found.Hits)
-	return found, from, nil
+	return nil
 }
 
 // indexStats is what the index is, as far as it can be opened.

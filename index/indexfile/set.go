@@ -111,19 +111,30 @@ func (x *Set) Query(topic, key string, max int, begin, end int64) (r Result, err
 // Hits yields the entries of the hash of topic and key within the times, the newest first in each file and the newest file first. An error is the last thing yielded.
 func (x *Set) Hits(topic, key string, begin, end int64) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		hash := Hash(topic, key)
 		for _, f := range slices.Backward(x.files) {
-			if f.h.holds(begin, end) {
-				for e, err := range f.chain(hash, begin, end) {
-					if err != nil {
-						err = fmt.Errorf("index file %s: %w", f.path, err)
-					}
-					if !yield(e, err) || err != nil {
-						return
-					}
+			for e, err := range f.Hits(topic, key, begin, end) {
+				if !yield(e, err) || err != nil {
+					return
 				}
 			}
 			if f.h.BeginTime < begin {
+				return
+			}
+		}
+	}
+}
+
+// Hits is Set.Hits of one file.
+func (f *File) Hits(topic, key string, begin, end int64) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		if !f.h.holds(begin, end) {
+			return
+		}
+		for e, err := range f.chain(Hash(topic, key), begin, end) {
+			if err != nil {
+				err = fmt.Errorf("index file %s: %w", f.path, err)
+			}
+			if !yield(e, err) || err != nil {
 				return
 			}
 		}
