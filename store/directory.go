@@ -53,6 +53,11 @@ func checkDirectory(fsys mappedfile.FS, dir, commitLogDir string, mustExist bool
 			strangers = append(strangers, e.Name)
 		}
 	}
+	if parent := filepath.Dir(filepath.Clean(dir)); slices.Contains(known, filepath.Base(dir)) && len(strangers) > 0 {
+		if info, err := fsys.Stat(filepath.Join(parent, "commitlog")); err == nil && info.IsDir {
+			return fmt.Errorf("%w: %s is a part of the store %s: give that", ErrNotAStore, dir, parent)
+		}
+	}
 	if len(strangers) > 0 {
 		n := min(len(strangers), 3)
 		return fmt.Errorf("%w: %s has no commitlog/ but %d other entries (%s): give the store's root directory, or an empty one for a new store", ErrNotAStore, dir, len(strangers), strings.Join(strangers[:n], ", "))

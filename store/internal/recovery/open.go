@@ -145,7 +145,7 @@ func (r *recovery) openQueues() error {
 		before += q.MaxOffset()
 	}
 	if len(r.log.Segments()) == 0 && before > 0 && r.o.CommitLog.OnDamage != commitlog.DamageCut {
-		return fmt.Errorf("%w: look whether %s is the right directory and mounted; if the log is really lost, open with OnDamage = Cut to begin anew", ErrNoLog, r.o.CommitLogDir)
+		return fmt.Errorf("%w: look whether %s is the right directory and mounted; if the log is really lost, open with OnDamage: DamageCut to begin anew", ErrNoLog, r.o.CommitLogDir)
 	}
 	if !r.start.clean && !r.o.ReadOnly {
 		durable := r.start.scanFrom // by the checkpoint
@@ -202,7 +202,10 @@ func (r *recovery) findBroken() error {
 			return nil
 		}
 	}
-	return errors.Join(sizes...)
+	if more := len(sizes) - 1; more > 0 { // all alike
+		return fmt.Errorf("%w (and so in %d more queues)", sizes[0], more)
+	}
+	return sizes[0]
 }
 
 // completeQueues makes the queues hold every record below the log's end, and nothing else.
