@@ -27,6 +27,7 @@ type look struct {
 	live  bool // a process has the store open
 	pid   int  // which; 0: unknown
 	store *store.ReadOnlyStore
+	noted int // what was said of the store that an opening would mend, or that was not read
 }
 
 // look opens a store for looking. It says so when the store is live.
@@ -87,6 +88,7 @@ func (l *look) open() (*store.ReadOnlyStore, error) {
 	if !l.live { // whose queues follow its log with a delay, and whose last record may be half written
 		for _, w := range s.Warnings() {
 			l.e.note("note: %s", printable(w))
+			l.noted++
 		}
 	}
 	return s, nil

@@ -92,7 +92,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	e := &env{ctx: ctx, out: out, stdout: stdout, stderr: stderr}
 	err = kctx.Run(e)
-	if ferr := out.Flush(); err == nil && ferr != nil {
+	if ferr := e.flush(); err == nil && ferr != nil {
 		err = fmt.Errorf("write the output: %w", ferr)
 	}
 	verb := "mqstore " + kctx.Selected().Name
