@@ -34,6 +34,7 @@ type cli struct {
 	Dump   dumpCmd   `cmd:"" help:"The records of the log, in physical order."`
 	Get    getCmd    `cmd:"" help:"What a consumer would be given."`
 	Lookup lookupCmd `cmd:"" help:"One record, by physical offset or message id."`
+	Query  queryCmd  `cmd:"" help:"Messages by key or unique id."`
 	Time   timeCmd   `cmd:"" help:"The queue offset for a store time."`
 	Demo   demoCmd   `cmd:"" help:"Puts, gets, a crash and a recovery in a temporary directory, with proof."`
 
