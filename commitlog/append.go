@@ -25,11 +25,14 @@ func (r AppendResult) End() int64 { return r.PhyOffset + int64(r.Size) }
 // and COMMIT, while 0 is stored for PREPARED and ROLLBACK (spec/commitlog-format.md 1.11). A refusal uses up no queue offset.
 // No allocation.
 //
-// Errors: those of record.AppendRecord, ErrTooBig, mappedfile.ErrDiskFull (the next segment could not be made; try again when
+// Errors: those of record.AppendRecord, ErrZeroByte, ErrTooBig, mappedfile.ErrDiskFull (the next segment could not be made; try again when
 // there is room), ErrReadOnly (also after a failed flush, then with its error), ErrPartialTail, ErrClosed.
 func (l *Log) Append(m *record.Message, c *Counter) (AppendResult, error) {
 	buf := l.bufs.Get().(*[]byte)
 	defer l.bufs.Put(buf)
+	if err := zeroFree(m); err != nil {
+		return AppendResult{}, err
+	}
 	b, err := record.AppendRecord((*buf)[:0], m, l.o.Limits)
 	if err != nil {
 		return AppendResult{}, err
@@ -75,8 +78,11 @@ func (l *Log) AppendBatch(ms []record.Message, c *Counter) (AppendResult, error)
 	defer l.bufs.Put(buf)
 	b := (*buf)[:0]
 	for i := range ms {
-		var err error
-		if b, err = record.AppendRecord(b, &ms[i], l.o.Limits); err != nil {
+		err := zeroFree(&ms[i])
+		if err == nil {
+			b, err = record.AppendRecord(b, &ms[i], l.o.Limits)
+		}
+		if err != nil {
 			return AppendResult{}, fmt.Errorf("append batch: message %d of %d: %w", i, len(ms), err)
 		}
 		if err := l.fits(len(b)); err != nil {

@@ -36,7 +36,9 @@
 //   - A record bigger than a segment is refused (ErrTooBig) before anything is written; the original answers PUT_OK, loses it and
 //     blanks two segments.
 //   - Topics that do not fit their length field are refused by record; the original writes a corrupt record.
-//   - Store times never go backwards within the log, also when the clock does.
+//   - A zero byte in topic or properties is refused (ErrZeroByte): after a crash nothing could tell it from a sector that was never written.
+//   - Store times never go backwards within the log, also when the clock does; but a last record that is more than a day ahead of the
+//     clock at Open is not believed, since no checksum covers its time.
 //   - Segments are allocated when they are created, so a full disk is an error (mappedfile.ErrDiskFull) of one append and not a
 //     signal; nothing is used up by it, and appends go on once there is room.
 //   - Recovery checks the stored physical offset, reports what it dropped, keeps what it cuts, and refuses to cut damage of durable

@@ -12,6 +12,7 @@ var (
 	ErrNotYet     = errors.New("commitlog: nothing whole here yet")
 	ErrNotARecord = errors.New("commitlog: not the start of a record")
 	ErrTooBig     = errors.New("commitlog: record does not fit into a segment")
+	ErrZeroByte   = errors.New("commitlog: zero byte in topic or properties")
 	ErrClosed     = errors.New("commitlog: closed")
 	ErrReadOnly   = errors.New("commitlog: read-only")
 
@@ -39,8 +40,8 @@ type DamageError struct {
 }
 
 func (e *DamageError) Error() string {
-	return fmt.Sprintf("commit log damaged in %s at physical offset %d: %v; %d whole records behind it, the first at %d, were durable; nothing was changed: "+
-		"copy what verifies to a new store (mqstore salvage), or open with OnDamage = DamageCut to cut all from %d on into quarantine",
+	return fmt.Sprintf("%s at offset %d: %v; behind it lie %d whole records that were durable, the first at %d; nothing was changed: "+
+		"restore the files from a copy; or look at all that is readable (mqstore dump); or give up everything from %d on: open with OnDamage: DamageCut, which keeps it in quarantine/",
 		e.Path, e.Off, e.Err, e.RecordsBehind, e.NextWhole, e.Off)
 }
 

@@ -231,10 +231,7 @@ type remains struct {
 	time    int64 // its store time
 }
 
-const (
-	progressStep = 64 << 20
-	lookAhead    = 4 << 10
-)
+const progressStep = 64 << 20
 
 // contiguous is how many segments there are in front of the first hole.
 func (s *scanner) contiguous() int {
@@ -393,10 +390,6 @@ func (s *scanner) lookBehind(i int) error {
 	defer m.Close()
 	b := m.Bytes()
 	pos := max(s.tail.End-seg.start, 0)
-	if s.r.Clean && s.r.FlushedTo == s.tail.End && i == len(s.segments)-1 && lastNonZero(b[pos:min(pos+lookAhead, s.size)]) == 0 {
-		// A clean exit at exactly this end: what it left behind is not worth reading a gigabyte of zeros for.
-		return nil
-	}
 	dataEnd := max(pos, mappedfile.DataEnd(m, pos))
 	if i == s.endSeg {
 		s.dataEnd = seg.start + dataEnd
@@ -405,9 +398,10 @@ func (s *scanner) lookBehind(i int) error {
 	s.behind.bytes += end - pos
 	s.progress(seg.start+pos, false)
 	p := record.Parser{Delay: s.o.Delay, VerifyCRC: true}
+	effort := s.size
 	var meta record.Meta
 	for pos < end {
-		if pos = nextWhole(&p, b, seg.start, pos, end); pos < 0 {
+		if pos = nextWhole(&p, b, seg.start, pos, end, &effort); pos < 0 {
 			return nil
 		}
 		// From a whole record on its size leads to the next.
@@ -449,7 +443,11 @@ var (
 
 // nextWhole is the position in [pos, end) of the first whole record of a segment b that starts at base, -1 if there is none. A false
 // hit would have to carry its own place, add up, and match its CRC.
-func nextWhole(p *record.Parser, b []byte, base, pos, end int64) int64 {
+//
+// effort is how many bytes of records that do add up but do not match may be looked at, and what is left of it. Bytes made for it can
+// hold a beginning of a record every hundred bytes that reaches to the end of the segment: to verify each would take days. When the
+// effort is spent the next one is believed. That errs on the side of refusing to cut.
+func nextWhole(p *record.Parser, b []byte, base, pos, end int64, effort *int64) int64 {
 	var meta record.Meta
 	for {
 		if pos+posMagic >= end {
@@ -464,9 +462,15 @@ func nextWhole(p *record.Parser, b []byte, base, pos, end int64) int64 {
 			return -1
 		}
 		c := b[pos:]
-		if e := c[posMagic+len(magicPrefix)]; (e == messageEnds[0] || e == messageEnds[1]) &&
-			int64(binary.BigEndian.Uint64(c[posPhyOffset:])) == base+pos && p.Parse(c, base+pos, &meta) == nil {
-			return pos
+		if e := c[posMagic+len(magicPrefix)]; (e == messageEnds[0] || e == messageEnds[1]) && int64(binary.BigEndian.Uint64(c[posPhyOffset:])) == base+pos {
+			p.VerifyCRC = *effort > 0
+			err := p.Parse(c, base+pos, &meta)
+			if err == nil {
+				return pos
+			}
+			if size, _ := peekSize(c); errors.Is(err, record.ErrCRC) {
+				*effort -= int64(size)
+			}
 		}
 		pos++
 	}

@@ -1,7 +1,9 @@
 package commitlog
 
 import (
+	"bytes"
 	"fmt"
+	"strings"
 
 	"github.com/mqstore/mqstore/commitlog/record"
 )
@@ -10,8 +12,9 @@ import (
 const sectorSize = 512
 
 // tornSector reports whether a record that parses nevertheless lost a sector: the checksum covers the body, and the lengths in its header betray every other loss but
-// that of bytes of its topic or properties. No writer puts zeros there, so that a sector's part of them that is nothing but zeros did not arrive. b is the record, which
-// lies pos bytes from its segment's start.
+// that of bytes of its topic or properties. Append lets no zeros in there, so that a sector's part of them that is nothing but zeros did not arrive: unless the same sector
+// holds bytes of a later record, for it then arrived after both were in memory, and the zeros are those of another writer. b is the segment from the record on, which lies
+// pos bytes from the segment's start.
 func tornSector(b []byte, pos int64, m *record.Meta) error {
 	const propertiesLength = 2
 	properties := m.Size - len(m.Properties)
@@ -21,7 +24,8 @@ func tornSector(b []byte, pos int64, m *record.Meta) error {
 		return nil
 	}
 	for at := topic; at < m.Size; {
-		next := min(m.Size, at+int(sectorSize-(pos+int64(at))%sectorSize))
+		end := at + int(sectorSize-(pos+int64(at))%sectorSize)
+		next := min(m.Size, end)
 		text := 0
 		zero := true
 		for i := at; i < next && zero; i++ {
@@ -30,7 +34,7 @@ func tornSector(b []byte, pos int64, m *record.Meta) error {
 				zero = b[i] == 0
 			}
 		}
-		if zero && text > 0 {
+		if zero && text > 0 && lastNonZero(b[next:max(next, min(end, len(b)))]) == 0 {
 			return fmt.Errorf("%w: bytes [%d, %d) of the record are zeros: a sector of it was never written", record.ErrMalformed, at, next)
 		}
 		at = next
@@ -39,7 +43,7 @@ func tornSector(b []byte, pos int64, m *record.Meta) error {
 }
 
 // unfinished reports whether a record that parses, behind which there is nothing, may lack its last bytes: a slave gets records in pieces, and of one that came up to the
-// middle of its topic or properties the rest reads as zeros, which fit. No writer ends them in a zero. b is the segment from the record on.
+// middle of its topic or properties the rest reads as zeros, which fit. Append lets no zero in there. b is the segment from the record on.
 func unfinished(b []byte, m *record.Meta) error {
 	last := m.Size - 1
 	if len(m.Properties) == 0 {
@@ -49,6 +53,17 @@ func unfinished(b []byte, m *record.Meta) error {
 		return nil
 	}
 	return fmt.Errorf("%w: the log's last record ends in zeros where text belongs: it never came whole", record.ErrMalformed)
+}
+
+// zeroFree refuses text that recovery could take for bytes that never came: an acknowledged record would be cut after a crash.
+func zeroFree(m *record.Message) error {
+	if strings.IndexByte(m.Topic, 0) >= 0 {
+		return fmt.Errorf("%w: topic %q", ErrZeroByte, m.Topic)
+	}
+	if i := bytes.IndexByte(m.Properties, 0); i >= 0 {
+		return fmt.Errorf("%w: byte %d of the properties: encode binary values as text, or put them into the body", ErrZeroByte, i)
+	}
+	return nil
 }
 
 // doubtful reports whether the record that ends at end may be one that no flush covered.

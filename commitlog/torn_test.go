@@ -74,3 +74,39 @@ func TestRecordThatLostASectorIsKnown(t *testing.T) {
 		}
 	}
 }
+
+// What is durable must not be cut for looking torn: text that could is refused, and of another writer's it is accepted wherever bytes behind it prove that its sector came.
+func TestZeroBytesInTextAreRefusedAndOfOthersAcceptedWherePossible(t *testing.T) {
+	r := newRig(t)
+	r.open(Recovery{FlushedTo: -1})
+	binary := func() *record.Message {
+		return &record.Message{Topic: "T", BornHost: testHost, StoreHost: testHost, Properties: record.Properties("k\x01v\x00\x00\x00")}
+	}
+	if _, err := r.log.Append(binary(), &r.count); !errors.Is(err, ErrZeroByte) {
+		t.Fatal(err)
+	}
+	if _, err := r.log.AppendBatch([]record.Message{*binary()}, &r.count); !errors.Is(err, ErrZeroByte) {
+		t.Fatal(err)
+	}
+	for pos := range int64(sectorSize) {
+		var b []byte
+		var at []int
+		for range 2 {
+			m := binary()
+			m.PhyOffset = pos + int64(len(b))
+			at = append(at, len(b))
+			var err error
+			if b, err = record.AppendRecord(b, m, record.Limits{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var p record.Parser
+		var m record.Meta
+		if err := p.Parse(b, pos, &m); err != nil {
+			t.Fatal(err)
+		}
+		if last := pos + int64(at[1]) + 8; tornSector(b, pos, &m) != nil && last%sectorSize >= 8 && last/sectorSize == (pos+int64(at[1])-1)/sectorSize {
+			t.Fatalf("at %d: cut although the next record's header lies in the sector of the zeros: %v", pos, tornSector(b, pos, &m))
+		}
+	}
+}

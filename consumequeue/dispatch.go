@@ -180,6 +180,7 @@ func (q *Queue) renew() error {
 		return err
 	}
 	q.seq.Store(seq)
+	q.named = 0
 	q.writer.stale = false
 	return nil
 }

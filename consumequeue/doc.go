@@ -23,7 +23,8 @@
 //
 // # Durability
 //
-// A unit is durable once a Flush that began after its Dispatch has returned nil. A flush that failed once fails for ever
+// A unit is durable once a Flush that began after its Dispatch has returned nil, and so are its file and the directories
+// that lead to it. To make them costs no sync: ten thousand new queues do not hold up the others. A flush that failed once fails for ever
 // for that queue (mappedfile.Sequence), and so does a truncation: the caller must not let its checkpoint pass it. TruncateTo, Remove and ResetQueue
 // are durable when they return. Files are made at full length without blocks; blocks are allocated in small windows ahead
 // of the units, so that ten thousand short queues stay small and a full disk is ErrDiskFull from Dispatch, with nothing
@@ -32,7 +33,10 @@
 // # After a crash
 //
 // Open accepts the longest prefix whose units are valid and point at records that follow one another in the log; a hole
-// ends the queue. What lies behind is zeroed before the next unit is written, or by TruncateTo. Inside files other than
+// ends the queue. Of files and directories made since the last Flush, a power loss may have taken any: one that is missing
+// between others, or of length 0, ends the queue too, and one that is missing before them makes it begin too late, which
+// only the log can tell: such a queue is emptied and dispatched again. A length that is neither 0 nor a file's does not
+// come from a crash, since files get theirs in one step: it is refused, as is a gap after a clean exit. What lies behind is zeroed before the next unit is written, or by TruncateTo. Inside files other than
 // the last one only the first and the last unit are looked at; a lost page or a torn unit there is mended when the record
 // is dispatched again, as it must be after a crash, from the last durable checkpoint on.
 //

@@ -109,6 +109,26 @@ func (w *world) recover() error {
 			return err
 		}
 	}
+	return w.restoreHeads()
+}
+
+// restoreHeads makes queues again that begin too late: of files made since the last flush, a crash may have taken the first ones only.
+func (w *world) restoreHeads() error {
+	seen, lacking := make(map[string]bool), make(map[string]bool)
+	for _, m := range w.log[w.above():] {
+		k := keyOf(m)
+		if q := w.s.Queue(m.Topic, m.QueueID); !seen[k] && q.MinOffset() > m.QueueOffset {
+			lacking[k] = true
+			if _, err := w.s.ResetQueue(m.Topic, m.QueueID); err != nil {
+				return err
+			}
+		}
+		if seen[k] = true; lacking[k] {
+			if err := w.s.Dispatch(m); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 

@@ -23,9 +23,14 @@ type Options struct {
 	Tolerant     bool          // for tools: a queue that cannot be opened is left out and reported by Strays, instead of failing Open
 	NoBackground bool          // one queue after the other where several would be opened, flushed or truncated at a time: for simulations. No goroutine outlives a call anyway
 
-	// Clean: the last exit was clean, or a power loss lies between: what the files hold is on disk. Otherwise (a killed
-	// process) it may be in the page cache only, and the first Flush syncs every file again.
+	// Clean: the last exit was clean, so that every queue is on disk, whole. Otherwise a crash may have taken what was made
+	// since the last Flush: a file of length 0, or one that is missing between others, ends its queue. And a killed process
+	// may have left units in the page cache only: the first Flush syncs every file again, and every directory that it finds work in.
 	Clean bool
+
+	// Durable, when the last exit was not clean, is a physical offset below which units were on disk before: then only
+	// those beyond need a sync, and Harden(Durable) must follow Open. 0 = none.
+	Durable int64
 
 	// Known is a Snapshot that was written durably at a clean exit, after the last Flush: where it agrees with the files
 	// Open believes it instead of scanning. Leave it empty after an unclean one.

@@ -16,6 +16,7 @@ type Queue struct {
 	id      int32
 	dir     string
 	perFile int64 // units
+	sized   bool  // its files, when the set was opened, had this size
 
 	// seq is replaced when an empty queue has to begin in another file; never nil.
 	seq atomic.Pointer[mappedfile.Sequence]
@@ -35,6 +36,8 @@ type Queue struct {
 		gone  error
 	}
 	flushing sync.Mutex // held across a flush, and by those who take files away
+	named    int64      // under flushing: so many of the files that seq made have durable names, up to the root
+	badName  error      // under flushing: the sync of dir failed, which is final
 	ext      extension
 }
 

@@ -10,18 +10,17 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-
-	"golang.org/x/sync/errgroup"
+	"sync/atomic"
 
 	"github.com/mqstore/mqstore/commitlog/mappedfile"
 )
 
-// parallel is how many queues are opened, flushed or truncated at a time: that is waiting for the disk most of the time.
-const parallel = 8
+// atOnce is how many queues are opened, flushed or truncated at a time: that is waiting for the disk most of the time.
+const atOnce = 8
 
 // Open opens every queue below Options.Dir (a missing directory is an empty set) and finds its end: a bad unit ends it;
-// records must follow one another; fillers before the first unit count as held. Nothing is written, apart from the
-// removal of empty files that a crash left: what lies behind an end goes with TruncateTo, or before the next unit.
+// records must follow one another; fillers before the first unit count as held. Nothing is written: what lies behind an end
+// goes with TruncateTo, or before the next unit.
 //
 // A queue that cannot be opened fails Open with an error that names the file, unless Options.Tolerant is set.
 func Open(o Options) (*Set, error) {
@@ -46,6 +45,9 @@ func Open(o Options) (*Set, error) {
 	s.o.Known = nil
 	if o.FileSize == 0 {
 		s.fileSize = s.commonSize()
+		if err := s.resizeEmpty(); err != nil {
+			return nil, errors.Join(fmt.Errorf("open consume queues: %w", err), s.Close())
+		}
 	}
 	slices.SortFunc(s.strays, func(a, b Stray) int { return strings.Compare(a.Path, b.Path) })
 	return s, nil
@@ -84,41 +86,35 @@ func (s *Set) list() ([]key, error) {
 }
 
 func (s *Set) openAll(keys []key, known map[key]*Known) error {
-	g := s.group()
-	var bad sync.Mutex
-	var failed bool
-	for _, k := range keys {
-		bad.Lock()
-		stop := failed
-		bad.Unlock()
-		if stop {
-			break
+	var failed atomic.Bool
+	errs := make([]error, len(keys))
+	s.parallel(len(keys), func(i int) {
+		if failed.Load() {
+			return
 		}
-		g.Go(func() error {
-			q, err := s.openExisting(k, known[k])
-			if err == nil {
-				s.mu.Lock()
-				s.mu.queues[k] = q
-				s.mu.Unlock()
-				bad.Lock()
-				for _, name := range q.seq.Load().Strays() {
-					s.strays = append(s.strays, Stray{Path: filepath.Join(q.dir, name)})
-				}
-				bad.Unlock()
-				return nil
-			}
-			err = fmt.Errorf("queue %s-%d: %w", k.topic, k.id, err)
-			bad.Lock()
-			defer bad.Unlock()
-			if s.o.Tolerant {
-				s.strays = append(s.strays, Stray{Path: s.queueDir(k.topic, k.id), Topic: k.topic, QueueID: k.id, Err: err})
-				return nil
-			}
-			failed = true
-			return err
-		})
+		k := keys[i]
+		q, err := s.openExisting(k, known[k])
+		if err != nil {
+			errs[i] = fmt.Errorf("queue %s-%d: %w", k.topic, k.id, err)
+			failed.Store(!s.o.Tolerant)
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.mu.queues[k] = q
+		for _, name := range q.seq.Load().Strays() {
+			s.strays = append(s.strays, Stray{Path: filepath.Join(q.dir, name)})
+		}
+	})
+	if !s.o.Tolerant {
+		return errors.Join(errs...)
 	}
-	return g.Wait()
+	for i, err := range errs {
+		if k := keys[i]; err != nil {
+			s.strays = append(s.strays, Stray{Path: s.queueDir(k.topic, k.id), Topic: k.topic, QueueID: k.id, Err: err})
+		}
+	}
+	return nil
 }
 
 // commonSize is the file size that most queues have: a new queue gets it, as the original has one size for all.
@@ -126,7 +122,7 @@ func (s *Set) commonSize() int64 {
 	count := make(map[int64]int)
 	best := int64(defaultFileSize)
 	for _, q := range s.mu.queues {
-		if len(q.Files()) > 0 {
+		if q.sized {
 			count[q.fileSize()]++
 		}
 	}
@@ -138,9 +134,25 @@ func (s *Set) commonSize() int64 {
 	return best
 }
 
+// resizeEmpty gives the common size to queues whose files, if any, are empty: those say nothing of their own.
+func (s *Set) resizeEmpty() error {
+	for k, q := range s.mu.queues {
+		if q.sized || q.fileSize() == s.fileSize {
+			continue
+		}
+		_ = q.seq.Load().Close() // nothing is mapped
+		q, err := s.openQueue(k.topic, k.id, s.fileSize, nil)
+		if err != nil {
+			return fmt.Errorf("queue %s-%d: %w", k.topic, k.id, err)
+		}
+		s.mu.queues[k] = q
+	}
+	return nil
+}
+
 // openExisting opens a queue whose directory is there, with the file size that its files have.
 func (s *Set) openExisting(k key, known *Known) (*Queue, error) {
-	size := s.o.FileSize
+	size, sized := s.o.FileSize, true
 	if size == 0 {
 		dir := s.queueDir(k.topic, k.id)
 		infos, err := s.o.FS.ReadDir(dir)
@@ -151,9 +163,14 @@ func (s *Set) openExisting(k key, known *Known) (*Queue, error) {
 		if name, size = sizeOf(infos); size%UnitSize != 0 {
 			return nil, &SizeError{Path: filepath.Join(dir, name), Size: size}
 		}
+		sized = size > 0
 		size = cmp.Or(size, defaultFileSize)
 	}
-	return s.openQueue(k.topic, k.id, size, known)
+	q, err := s.openQueue(k.topic, k.id, size, known)
+	if err == nil {
+		q.sized = sized
+	}
+	return q, err
 }
 
 // sizeOf is the length that the files in a directory have, going by the first one; 0 if there is none, or none but empty
@@ -175,6 +192,7 @@ func isSegment(name string) bool {
 func (s *Set) openSequence(dir string, size int64) (*mappedfile.Sequence, error) {
 	return mappedfile.OpenSequence(mappedfile.SequenceOptions{
 		FS: s.o.FS, Dir: dir, FileSize: size, ReadOnly: s.o.ReadOnly, Sparse: true, AllocWindow: allocWindow,
+		AfterCrash: !s.o.Clean, MakeDir: func() error { return s.makeDir(dir) },
 	})
 }
 
@@ -186,6 +204,9 @@ func (s *Set) openQueue(topic string, id int32, size int64, known *Known) (*Queu
 		return nil, err
 	}
 	q.seq.Store(seq)
+	if !s.o.Clean {
+		q.named = unknown
+	}
 	q.lastPhy.Store(-1)
 	q.maxPhy.Store(-1)
 	if files := seq.Files(); len(files) > 0 {
@@ -193,7 +214,7 @@ func (s *Set) openQueue(topic string, id int32, size int64, known *Known) (*Queu
 			return nil, errors.Join(err, seq.Close())
 		}
 	} else {
-		q.writer.clean = true
+		q.writer.clean = s.o.Clean
 	}
 	return q, nil
 }
@@ -271,7 +292,7 @@ func (q *Queue) findBounds(seq *mappedfile.Sequence, files []mappedfile.FileInfo
 		q.writer.clean = true
 		return nil
 	}
-	if !q.set.o.ReadOnly && !q.set.o.Clean {
+	if !q.set.o.ReadOnly && !q.set.o.Clean && (q.set.o.Durable <= 0 || t.end < 0) {
 		// What a killed process wrote may be in memory only: the first Flush makes sure.
 		seq.SetFlushed(first)
 		q.set.markDirty(q)
@@ -354,35 +375,38 @@ func (s *Set) TruncateTo(phyOffset int64) error {
 	if s.o.ReadOnly {
 		return fmt.Errorf("truncate consume queues to %d: %w", phyOffset, mappedfile.ErrReadOnly)
 	}
-	return s.each(s.sorted(), func(q *Queue) error {
-		if err := q.truncateTo(phyOffset); err != nil {
-			return fmt.Errorf("truncate queue %s to physical offset %d: %w", q, phyOffset, err)
-		}
-		return nil
-	})
-}
-
-// group runs functions several at a time, or one after the other in a simulation.
-func (s *Set) group() *errgroup.Group {
-	g := new(errgroup.Group)
-	if g.SetLimit(parallel); s.o.NoBackground {
-		g.SetLimit(1)
-	}
-	return g
-}
-
-// each runs f on every one of qs, several at a time because f waits for the disk, and joins the errors.
-func (s *Set) each(qs []*Queue, f func(q *Queue) error) error {
+	qs := s.sorted()
 	errs := make([]error, len(qs))
-	g := s.group()
-	for i, q := range qs {
-		g.Go(func() error {
-			errs[i] = f(q)
-			return nil
+	s.parallel(len(qs), func(i int) {
+		if err := qs[i].truncateTo(phyOffset); err != nil {
+			errs[i] = fmt.Errorf("truncate queue %s to physical offset %d: %w", qs[i], phyOffset, err)
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// parallel calls f for 0..n-1, several at a time because f waits for the disk.
+func (s *Set) parallel(n int, f func(i int)) {
+	workers := atOnce
+	if s.o.NoBackground {
+		workers = 1
+	}
+	if workers = min(workers, n); workers <= 1 {
+		for i := range n {
+			f(i)
+		}
+		return
+	}
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				f(i)
+			}
 		})
 	}
-	_ = g.Wait() // no error of its own
-	return errors.Join(errs...)
+	wg.Wait()
 }
 
 func (q *Queue) truncateTo(phyOffset int64) error {
@@ -433,10 +457,9 @@ func (q *Queue) truncateTo(phyOffset int64) error {
 // cleanTail zeroes what lies behind the queue's end, and removes the files there: no unit may be written before it, or a
 // crash could bring it back. The caller holds writer.
 func (q *Queue) cleanTail() error {
-	if seq := q.seq.Load(); len(seq.Files()) > 0 {
-		if err := seq.TruncateTo(seq.Max(), nil); err != nil {
-			return fmt.Errorf("%s: clear what lies behind unit %d: %w", q, q.max.Load(), err)
-		}
+	seq := q.seq.Load()
+	if err := seq.TruncateTo(seq.Max(), nil); err != nil {
+		return fmt.Errorf("%s: clear what lies behind unit %d: %w", q, q.max.Load(), err)
 	}
 	q.writer.clean = true
 	return nil

@@ -90,6 +90,10 @@ func (q *Queue) expire(minPhyOffset int64) (int, error) {
 	if n == 0 {
 		return 0, nil
 	}
+	// The files that stay carry the queue's numbering on: they must not be in memory only.
+	if err := q.set.flushQueue(q); err != nil {
+		return 0, fmt.Errorf("expire files of %s: %w", q, err)
+	}
 	q.flushing.Lock()
 	defer q.flushing.Unlock()
 	dropped, err := seq.DropHead(n)

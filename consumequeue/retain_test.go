@@ -123,6 +123,9 @@ func TestExpireGoesOnPastAQueueThatFails(t *testing.T) {
 			}
 		}
 	}
+	if err := s.Flush(); err != nil {
+		t.Fatal(err)
+	}
 	fs.FailOnce(fs.Ops()+1, nil)
 	n, err := s.Expire(1 << 40)
 	if n != 4 || !errors.Is(err, faultfs.ErrInjected) {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mqstore/mqstore/commitlog/mappedfile"
 )
@@ -32,6 +33,7 @@ type Set struct {
 		list []*Queue
 	}
 	flushing sync.Mutex
+	badName  atomic.Pointer[error] // the sync of a directory above the queues' failed, which is final
 }
 
 type key struct {
@@ -281,44 +283,4 @@ func (s *Set) markDirty(q *Queue) {
 	s.dirty.Lock()
 	s.dirty.list = append(s.dirty.list, q)
 	s.dirty.Unlock()
-}
-
-// Flush makes every unit durable whose Dispatch returned before. It tries all dirty queues, and returns the errors
-// joined; a queue whose flush failed once fails in every later Flush, until the set is opened again.
-func (s *Set) Flush() error {
-	_, err := s.FlushStep(0)
-	return err
-}
-
-// FlushStep flushes at most limit dirty queues (0 = all that are dirty now), and returns how many it tried. 0 and nil:
-// nothing is dirty. Errors as Flush.
-func (s *Set) FlushStep(limit int) (n int, err error) {
-	s.flushing.Lock()
-	defer s.flushing.Unlock()
-	s.dirty.Lock()
-	batch := s.dirty.list
-	if limit > 0 && limit < len(batch) {
-		batch = batch[:limit]
-	}
-	batch = slices.Clone(batch)
-	s.dirty.list = slices.Delete(s.dirty.list, 0, len(batch))
-	s.dirty.Unlock()
-	return len(batch), s.each(batch, func(q *Queue) error {
-		q.dirty.Store(false)
-		if err := q.flush(); err != nil {
-			s.markDirty(q)
-			return fmt.Errorf("flush queue %s: %w", q, err)
-		}
-		return nil
-	})
-}
-
-func (q *Queue) flush() error {
-	q.flushing.Lock()
-	defer q.flushing.Unlock()
-	if q.writer.gone != nil { // written under both locks, so either will do
-		return nil
-	}
-	_, err := q.seq.Load().Flush()
-	return err
 }

@@ -111,6 +111,9 @@ func (q *Queue) harden(phyOffset int64) error {
 		return err
 	}
 	seq := q.seq.Load()
+	if from == q.min.Load() {
+		from = seq.Min() / UnitSize // the fillers too
+	}
 	seq.SetFlushed(from * UnitSize)
 	q.set.markDirty(q)
 	for from < q.max.Load() {

@@ -220,6 +220,17 @@ func (t *ackTable) confirmedPast(required int, past int64) <-chan struct{} {
 	return ch
 }
 
+// wakeConfirmed closes all channels of confirmedPast.
+func (t *ackTable) wakeConfirmed() {
+	t.mu.Lock()
+	pasts := t.mu.pasts
+	t.mu.pasts = nil
+	t.mu.Unlock()
+	for _, w := range pasts {
+		close(w.ch)
+	}
+}
+
 // confirmedLocked takes out the channels to close: what they wait for is confirmed, or slaves do not count any more.
 func (t *ackTable) confirmedLocked() (done []chan struct{}) {
 	if len(t.mu.pasts) == 0 {

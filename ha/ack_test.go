@@ -319,6 +319,23 @@ func TestConfirmPhyOffsetIsWhatPutsWaitFor(t *testing.T) {
 	})
 }
 
+// A connection that says nothing, which anybody can make, hides no message.
+func TestSilentConnectionsHideNothing(t *testing.T) {
+	m, err := NewMaster(newMemLogAt(65536, 0, 5000, 1), MasterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	a := m.acks.add()
+	if got := m.ConfirmPhyOffset(1); got != 5000 || !m.SlaveOK(5000) {
+		t.Errorf("confirmed up to %d, a put waits: %v", got, m.SlaveOK(5000))
+	}
+	m.acks.set(a, 10)
+	if got := m.ConfirmPhyOffset(1); got != 10 {
+		t.Errorf("confirmed up to %d", got)
+	}
+}
+
 func TestRequiredAcksCountSlaves(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		src := newMemLog(65536)

@@ -251,6 +251,7 @@ func (c *conn) write() error {
 
 // sendFrom sends what the log holds from next on, at most WriteSize.
 func (c *conn) sendFrom(next int64) (n int, err error) {
+	end := c.m.src.MaxPhyOffset()
 	p, release, err := c.m.src.Read(next, c.m.o.WriteSize)
 	if release != nil {
 		defer release()
@@ -264,6 +265,9 @@ func (c *conn) sendFrom(next int64) (n int, err error) {
 		}
 		if err != nil {
 			return 0, fmt.Errorf("read the log at physical offset %d to send it: %w", next, err)
+		}
+		if next < end { // else this would spin: Grown does not wait
+			return 0, fmt.Errorf("the log ends at %d, but holds nothing at %d to send", end, next)
 		}
 		return 0, nil
 	}
@@ -326,7 +330,6 @@ func (s *classicSender) send(phyOffset int64, p []byte) error {
 	}
 	s.left = s.parts
 	_, err := s.left.WriteTo(s.nc)
-	clear(s.parts) // views must not outlive their release
 	return err
 }
 

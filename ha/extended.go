@@ -211,13 +211,9 @@ func (c *conn) greetExtended() error {
 	if _, err := nc.Write(out.encode()); err != nil {
 		return fmt.Errorf("greet the slave: %w", err)
 	}
-	batch := min(c.m.o.BatchSize, int(in.maxFrame))
-	if c.m.o.BatchSize == defaultBatchSize {
-		batch = min(c.m.o.WriteSize, maxFrame, int(in.maxFrame)) // nothing of an original to keep to
-	}
 	c.nc = nc
 	c.reports = new(extReports)
-	c.wire, err = newExtSender(nc, batch, c.m.o.WriteTimeout, compress)
+	c.wire, err = newExtSender(nc, min(c.m.o.WriteSize, int(in.maxFrame)), c.m.o.WriteTimeout, compress)
 	c.greeted.from, c.greeted.slaveEnd = from, in.a
 	return err
 }

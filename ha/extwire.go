@@ -33,6 +33,7 @@ const (
 	extHeaderSize  = 40
 
 	extFlagZstd = 1
+	zstdWindow  = 1 << 20
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -141,7 +142,7 @@ func newExtSender(nc net.Conn, batch int, timeout time.Duration, compress bool) 
 	s := &extSender{nc: nc, batch: batch, timeout: timeout}
 	if compress {
 		var err error
-		if s.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false), zstd.WithWindowSize(1<<20)); err != nil {
+		if s.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false), zstd.WithWindowSize(zstdWindow)); err != nil {
 			return nil, fmt.Errorf("zstd: %w", err)
 		}
 	}
@@ -198,7 +199,7 @@ func newExtFrames(r io.Reader, bufSize, maxBody int, compress bool) (*extFrames,
 	d := &extFrames{r: r, buf: make([]byte, max(bufSize, extHeaderSize)), maxBody: maxBody}
 	if compress {
 		var err error
-		if d.zstd, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(uint64(maxBody)), zstd.WithDecoderMaxWindow(max(1<<20, uint64(maxBody)))); err != nil {
+		if d.zstd, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxMemory(max(2*zstdWindow, uint64(maxBody))), zstd.WithDecoderMaxWindow(2*zstdWindow)); err != nil {
 			return nil, fmt.Errorf("zstd: %w", err)
 		}
 	}
@@ -252,11 +253,10 @@ func (d *extFrames) decompress(h extHeader, payload []byte) ([]byte, error) {
 	if cap(d.body) < h.body {
 		d.body = make([]byte, 0, h.body)
 	}
-	body, err := d.zstd.DecodeAll(payload, d.body[:0])
+	body, err := d.zstd.DecodeAll(payload, d.body[:0:h.body])
 	if err != nil || len(body) != h.body {
 		return nil, fmt.Errorf("%w: compressed frame at physical offset %d has %d of %d bytes: %v", ErrMalformed, h.phyOffset, len(body), h.body, err)
 	}
-	d.body = body
 	return body, nil
 }
 

@@ -3,6 +3,7 @@ package ha
 import (
 	"errors"
 	"io"
+
 	"math/rand/v2"
 	"net"
 	"os"
@@ -298,7 +299,10 @@ func TestClassicListenerBindsLoopbackUnlessToldOtherwise(t *testing.T) {
 			t.Fatal(err)
 		}
 		ev := &recorded{}
-		m, err := NewMaster(newMemLog(1000), MasterOptions{Events: ev.events.events()})
+		events := ev.events.events()
+		connected := make(chan string, 1)
+		events.Connected = func(peer string) { connected <- peer }
+		m, err := NewMaster(newMemLog(1000), MasterOptions{Events: events})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -308,8 +312,7 @@ func TestClassicListenerBindsLoopbackUnlessToldOtherwise(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Write(report(0))
-		io.ReadFull(c, make([]byte, 0))
+		<-connected
 		m.Close()
 		if err := <-done; err != nil {
 			t.Error(err)

@@ -44,7 +44,7 @@ func NewMaster(src Source, o MasterOptions) (*Master, error) {
 	return m, nil
 }
 
-// Serve accepts slaves that speak the classic protocol until Close, then returns nil; it returns early, and closes l, when l fails for good. An l that listens to more than
+// Serve accepts slaves that speak the classic protocol until Close, then returns nil (also if Close was before); it returns early, and closes l, when l fails for good. An l that listens to more than
 // loopback is reported as a Warning: whoever reaches it can read the log.
 func (m *Master) Serve(l net.Listener) error {
 	if a, ok := l.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
@@ -65,7 +65,7 @@ func (m *Master) ServeExtended(l net.Listener) error {
 func (m *Master) serve(l net.Listener, extended bool) error {
 	defer l.Close()
 	if !m.listening(l) {
-		return ErrClosed
+		return nil
 	}
 	defer m.stopListening(l)
 	var wait time.Duration
@@ -119,7 +119,7 @@ func (m *Master) stopListening(l net.Listener) {
 	m.mu.Unlock()
 }
 
-// admit starts a connection, or closes nc when there are too many. A connection that has said nothing for longer than an original slave needs for its first report makes room.
+// admit starts a connection, or closes nc when there are too many. A connection that has said nothing for longer than a slave needs for its first report makes room.
 func (m *Master) admit(nc net.Conn, extended bool) {
 	m.accepted.Add(1)
 	c := newConn(m, nc, extended)
@@ -153,7 +153,11 @@ func (m *Master) admit(nc net.Conn, extended bool) {
 
 func longestSilent(conns map[*conn]bool, now time.Time) (silent *conn) {
 	for c := range conns {
-		if !c.reported.Load() && now.Sub(c.born) > firstReportAfter && (silent == nil || c.born.Before(silent.born)) {
+		patience := firstReportAfter
+		if c.extended {
+			patience = greetedAfter
+		}
+		if !c.reported.Load() && now.Sub(c.born) > patience && (silent == nil || c.born.Before(silent.born)) {
 			silent = c
 		}
 	}
@@ -231,3 +235,6 @@ func (m *Master) ConfirmPhyOffset(required int) int64 { return m.acks.confirm(re
 func (m *Master) ConfirmedPast(required int, past int64) <-chan struct{} {
 	return m.acks.confirmedPast(required, past)
 }
+
+// WakeConfirmed closes the channels of ConfirmedPast, so that those who wait look whether they still have to.
+func (m *Master) WakeConfirmed() { m.acks.wakeConfirmed() }

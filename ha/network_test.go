@@ -76,7 +76,7 @@ func badNetwork(t *testing.T, seed uint64) {
 	segment := []int64{1000, 65536, 1 << 20}[rng.IntN(3)]
 	src, target := newMemLog(segment), newMemLog(segment)
 	mo := MasterOptions{SegmentSize: segment, BatchSize: 1 + rng.IntN(40000)}
-	so := SlaveOptions{ReadBuffer: 4096 << rng.IntN(7), Jitter: rng.Float64}
+	so := SlaveOptions{ReadBuffer: 4096 << rng.IntN(7), Jitter: rand.New(rand.NewPCG(seed, 5)).Float64}
 	if extended := rng.IntN(4) == 0; extended {
 		mo.Extended, so.Extended = extendedPair(t)
 		so.Extended.Compress = rng.IntN(2) == 0
@@ -258,11 +258,12 @@ func TestRetriesBackOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNetwork()
 		var at []time.Time
-		startSlave(t, n, newMemLog(65536), SlaveOptions{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		_, stop := startSlave(t, n, newMemLog(65536), SlaveOptions{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 			at = append(at, time.Now())
 			return n.dial(ctx, network, address)
 		}})
 		time.Sleep(time.Minute)
+		stop()
 		want := 200 * time.Millisecond
 		for i := 1; i < len(at); i++ {
 			if d := at[i].Sub(at[i-1]); d < want/2 || d > want {
@@ -325,6 +326,56 @@ func TestSendsAtOnceAndIdlesQuietly(t *testing.T) {
 		}
 		if n.dialled() != 1 {
 			t.Errorf("%d connections", n.dialled())
+		}
+	})
+}
+
+// As the original, a slave reports when a frame is complete, not for each piece that arrives; a piece is appended when it arrives.
+func TestReportsFollowWholeFrames(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newNetwork()
+		l := n.listen("master:1")
+		t.Cleanup(func() { l.Close() })
+		target := newMemLog(65536)
+		s, stop := startSlave(t, n, target, SlaveOptions{})
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		frame := make([]byte, frameHeaderSize+1000)
+		putFrameHeader(frame, 0, 1000)
+		sent := int64(0)
+		for _, step := range []struct{ to, held, reported int64 }{{5, 0, 0}, {12, 0, 0}, {112, 100, 0}, {1011, 999, 0}, {1012, 1000, 1000}} {
+			write(t, c, frame[sent:step.to])
+			sent = step.to
+			synctest.Wait()
+			if target.MaxPhyOffset() != step.held || s.Stats().Reported != step.reported {
+				t.Errorf("after %d bytes: holds %d, reported %d; want %+v", step.to, target.MaxPhyOffset(), s.Stats().Reported, step)
+			}
+		}
+		stop()
+	})
+}
+
+// hollow is a Source that breaks its word: it has grown, but reads nothing.
+type hollow struct{ *memLog }
+
+func (hollow) Read(int64, int) ([]byte, func(), error) { return nil, nil, nil }
+
+func TestASourceThatReadsNothingEndsTheConnection(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newNetwork()
+		ev := &recorded{}
+		startMaster(t, n, "master:1", hollow{newMemLogAt(65536, 0, 100, 1)}, MasterOptions{SegmentSize: 65536, Events: ev.events.events()})
+		conn := rawDial(t, n)
+		write(t, conn, report(50))
+		if got := readFor(conn, time.Second); got != "[closed]" {
+			t.Error(got)
+		}
+		synctest.Wait()
+		if ev.count("disconnected") != 1 {
+			t.Errorf("events:\n%s", ev)
 		}
 	})
 }

@@ -26,13 +26,14 @@ const (
 	maxFrame            = slaveBuffer - frameHeaderSize
 	minTokenSize        = 16
 	firstReportAfter    = 6 * time.Second // by then an original slave has reported
+	greetedAfter        = time.Second     // by then one of ours has
 )
 
 // MasterOptions say how a master serves. The zero value is a RocketMQ 4.9.8 master with the default configuration.
 type MasterOptions struct {
 	SegmentSize   int64         // of the Source, for slaves that report 0; 0 = 1 GiB
-	BatchSize     int           // largest frame body (haTransferBatchSize); 0 = 32 KiB; at most 4 MiB - 12, what the buffer of an original slave takes
-	WriteSize     int           // at most so many bytes of the log, as several frames, in one system call; 0 = 256 KiB, not less than BatchSize
+	BatchSize     int           // largest body of a classic frame (haTransferBatchSize); 0 = 32 KiB; at most 4 MiB - 12, what the buffer of an original slave takes
+	WriteSize     int           // at most so many bytes of the log in one system call, as several classic frames or one extended frame; 0 = 256 KiB, not less than BatchSize
 	Heartbeat     time.Duration // sent when nothing was sent for longer (haSendHeartbeatInterval); 0 = 5 s
 	Housekeeping  time.Duration // a slave from which nothing was read for longer is dropped (haHousekeepingInterval); 0 = 20 s
 	WriteTimeout  time.Duration // a slave that does not take one write (WriteSize bytes) within it is dropped; 0 = Housekeeping

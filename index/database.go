@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -52,10 +53,11 @@ func openDatabase(o *Options, readOnly bool) (*database, error) {
 	if readOnly {
 		dir = readOnlyFS{o.fs}
 	} else {
-		d.guard = &guardFS{FS: o.fs, ending: make(chan struct{})}
+		d.guard = &guardFS{FS: o.fs}
 		dir = d.guard
 	}
 	d.opts.FS = dir
+	d.opts.Experimental.CompactionScheduler = newScheduler(d.guard)
 	d.opts.EnsureDefaults()
 	err := d.do(func() (err error) {
 		d.DB, err = pebble.Open(o.Dir, d.opts)
@@ -67,9 +69,6 @@ func openDatabase(o *Options, readOnly bool) (*database, error) {
 		}
 		d.close()
 		return nil, err
-	}
-	if d.guard != nil {
-		d.guard.end()
 	}
 	if cut := d.cut(); cut != nil {
 		err = cut
@@ -119,9 +118,6 @@ func (d *database) err() error {
 
 // close closes it, unless Pebble gave up: its goroutines may be stuck then.
 func (d *database) close() error {
-	if d.guard != nil {
-		d.guard.end()
-	}
 	select {
 	case <-d.logger.fatal:
 		return d.logger.err()
@@ -152,11 +148,8 @@ func damaged(err error) error {
 type pebbleLogger struct {
 	to    Logger
 	fatal chan struct{} // closed when Pebble gave up
-	mu    struct {
-		sync.Mutex
-		first error
-		gone  bool
-	}
+	once  sync.Once     // closes it
+	first atomic.Pointer[error]
 }
 
 func (l *pebbleLogger) Infof(format string, args ...any)  { l.to.Infof(format, args...) }
@@ -178,19 +171,15 @@ func (l *pebbleLogger) background(err error) {
 }
 
 func (l *pebbleLogger) set(err error, gone bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.mu.first == nil {
-		l.mu.first = err
-	}
-	if gone && !l.mu.gone {
-		l.mu.gone = true
-		close(l.fatal)
+	l.first.CompareAndSwap(nil, &err)
+	if gone {
+		l.once.Do(func() { close(l.fatal) })
 	}
 }
 
 func (l *pebbleLogger) err() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.mu.first
+	if p := l.first.Load(); p != nil {
+		return *p
+	}
+	return nil
 }

@@ -12,14 +12,13 @@ import (
 )
 
 // guardFS keeps failed writes of the manifest from Pebble, which ends the process over them, or stops with its locks held; a full disk is not worth that for an index. The first write that fails, of whatever file, cuts the directory off: from then on
-// changes of the manifest seem to succeed and do not happen, and all others fail, or wait for the end if they are a compaction's. The directory stays as a loss of power at that moment would have left it, which Pebble recovers from; the database can
+// changes of the manifest seem to succeed and do not happen, and all others fail. The directory stays as a loss of power at that moment would have left it, which Pebble recovers from; the database can
 // still be read, since no file that it uses goes away, and be closed.
 //
 // Nothing is locked: the store's lock covers the directory.
 type guardFS struct {
 	vfs.FS
 	failed atomic.Pointer[error] // of the first write that failed
-	ending chan struct{}         // closed when the database is about to be closed
 }
 
 var errCut = fmt.Errorf("an earlier write failed: %w", os.ErrPermission) // Pebble does not try another way then
@@ -31,9 +30,6 @@ func (g *guardFS) cut() error {
 	}
 	return nil
 }
-
-// end lets go what waits.
-func (g *guardFS) end() { close(g.ending) }
 
 // change does op unless the directory is cut off. An error of op cuts it off.
 func (g *guardFS) change(op func() error) error {
@@ -64,8 +60,6 @@ func (g *guardFS) file(name string, open func() (vfs.File, error)) (f vfs.File, 
 		return &guardFile{f, g, vital}, nil
 	case vital:
 		return nowhere{}, nil
-	case err == errCut && strings.HasSuffix(name, ".sst"):
-		<-g.ending // a compaction would try again and again
 	}
 	return nil, err
 }

@@ -21,6 +21,7 @@ type Index struct {
 	db     *database
 	report Report
 	poked  chan struct{} // Run has a tail to write
+	dead   chan struct{} // closed once it failed
 
 	use      sync.RWMutex // held for reading by whoever reads db; for writing by Close
 	flushing sync.Mutex   // one writer of db at a time
@@ -59,7 +60,7 @@ func Open(o Options) (*Index, error) {
 	if err := o.fill(); err != nil {
 		return nil, err
 	}
-	x := &Index{o: o, poked: make(chan struct{}, 1)}
+	x := &Index{o: o, poked: make(chan struct{}, 1), dead: make(chan struct{})}
 	x.report.DroppedFrom = -1
 	if names, err := o.fs.List(o.Dir); err != nil || len(names) == 0 {
 		x.report.Created = true
@@ -115,11 +116,7 @@ func (x *Index) reconcile(heads []head) error {
 	keep := len(heads)
 	for keep > first {
 		h := &heads[keep-1]
-		ok, err := x.confirmed(h)
-		if err != nil {
-			return err
-		}
-		if ok {
+		if x.confirmed(h) {
 			break
 		}
 		keep--
@@ -151,16 +148,13 @@ func (x *Index) reconcile(heads []head) error {
 	return nil
 }
 
-// confirmed reports whether the log holds the bucket's last record as it was indexed.
-func (x *Index) confirmed(h *head) (ok bool, err error) {
+// confirmed reports whether the log holds the bucket's last record as it was indexed. If it cannot be read that is no reason to doubt the index: each hit is compared with its record.
+func (x *Index) confirmed(h *head) (ok bool) {
 	if h.next > x.o.MaxPhyOffset || h.last.phyOffset < x.o.MinPhyOffset {
-		return false, nil
+		return false
 	}
 	found, err := x.o.Record(h.last.phyOffset, func(m *record.Meta) { ok = markOf(m) == h.last })
-	if err != nil {
-		return false, fmt.Errorf("look for the last indexed record at %d: %w", h.last.phyOffset, err)
-	}
-	return found && ok, nil
+	return err != nil || found && ok
 }
 
 func (x *Index) bucketOf(phyOffset int64) uint64 { return uint64(phyOffset / x.o.BucketSize) }
@@ -292,7 +286,12 @@ func (x *Index) fail(err error) error {
 	if !errors.Is(err, ErrFailed) {
 		err = fmt.Errorf("%w: %w", ErrFailed, err)
 	}
-	x.failed.CompareAndSwap(nil, &err)
+	if x.db.guard != nil { // whoever opens it again is alone with the files
+		x.db.guard.failed.CompareAndSwap(nil, &err)
+	}
+	if x.failed.CompareAndSwap(nil, &err) {
+		close(x.dead)
+	}
 	return err
 }
 
@@ -312,6 +311,8 @@ func (x *Index) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-x.dead:
+			err = x.Err()
 		case <-x.poked:
 			err = x.flushSealed()
 		case <-tick.C:

@@ -76,8 +76,22 @@ func indexed(m *record.Meta) bool {
 	return !m.IsBlank() && m.SysFlag.Transaction() != record.TransactionRollback
 }
 
-// holds reports whether m is of that topic and has that key.
-func holds(m *record.Meta, topic, key string) bool {
+// HasKeys reports whether the record has a key that is indexed.
+func HasKeys(m *record.Meta) bool {
+	if !indexed(m) {
+		return false
+	}
+	if _, ok := m.UniqKey(); ok {
+		return true
+	}
+	for range m.Keys() {
+		return true
+	}
+	return false
+}
+
+// Holds reports whether m is of that topic and has that key, as unique key or among KEYS, and is a record whose keys are indexed.
+func Holds(m *record.Meta, topic, key string) bool {
 	if m.Topic != topic || !indexed(m) || key == "" {
 		return false
 	}

@@ -69,7 +69,7 @@ func (x *Index) LookupUniqKey(topic, key string) (h Hit, ok bool, err error) {
 
 // All yields every record that Query would find without a cap, the newest first. An error is the last thing yielded.
 func (x *Index) All(topic, key string, begin, end int64) iter.Seq2[Hit, error] {
-	return x.hits(topic, key, begin, end, func(m *record.Meta) bool { return holds(m, topic, key) })
+	return x.hits(topic, key, begin, end, func(m *record.Meta) bool { return Holds(m, topic, key) })
 }
 
 // snapshot is what one query looks at.

@@ -15,7 +15,7 @@ func OpenReader(o Options) (*Index, error) {
 	if names, err := o.fs.List(o.Dir); os.IsNotExist(err) || err == nil && len(names) == 0 {
 		return nil, fmt.Errorf("%w in %s", ErrNoIndex, o.Dir)
 	}
-	x := &Index{o: o, readOnly: true, poked: make(chan struct{}, 1)}
+	x := &Index{o: o, readOnly: true, poked: make(chan struct{}, 1), dead: make(chan struct{})}
 	x.report.DroppedFrom = -1
 	var err error
 	const tries = 3 // a file that goes between reading the list of files and opening it is rare

@@ -28,7 +28,7 @@ func checkDirectory(fsys mappedfile.FS, dir, commitLogDir string, mustExist bool
 		return nil
 	case err != nil:
 		return fmt.Errorf("open store: %w", fromBelow(err))
-	case !info.IsDir:
+	case !isDirectory(fsys, dir, info):
 		return fmt.Errorf("%w: %s is a file: give the store's root directory, which has commitlog/ in it", ErrNotAStore, dir)
 	}
 	entries, err := fsys.ReadDir(dir)
@@ -36,7 +36,7 @@ func checkDirectory(fsys mappedfile.FS, dir, commitLogDir string, mustExist bool
 		return fmt.Errorf("open store: list %s: %w", dir, fromBelow(err))
 	}
 	if info, err := fsys.Stat(commitLogDir); err == nil {
-		if !info.IsDir {
+		if !isDirectory(fsys, commitLogDir, info) {
 			return fmt.Errorf("%w: the commit log %s is a file, not a directory", ErrNotAStore, commitLogDir)
 		}
 		return nil
@@ -53,6 +53,11 @@ func checkDirectory(fsys mappedfile.FS, dir, commitLogDir string, mustExist bool
 			strangers = append(strangers, e.Name)
 		}
 	}
+	if parent := filepath.Dir(filepath.Clean(dir)); slices.Contains(known, filepath.Base(dir)) && len(strangers) > 0 {
+		if info, err := fsys.Stat(filepath.Join(parent, "commitlog")); err == nil && info.IsDir {
+			return fmt.Errorf("%w: %s is a part of the store %s: give that", ErrNotAStore, dir, parent)
+		}
+	}
 	if len(strangers) > 0 {
 		n := min(len(strangers), 3)
 		return fmt.Errorf("%w: %s has no commitlog/ but %d other entries (%s): give the store's root directory, or an empty one for a new store", ErrNotAStore, dir, len(strangers), strings.Join(strangers[:n], ", "))
@@ -61,6 +66,15 @@ func checkDirectory(fsys mappedfile.FS, dir, commitLogDir string, mustExist bool
 		return fmt.Errorf("%w: %s is empty", ErrNotAStore, dir)
 	}
 	return nil
+}
+
+// isDirectory reports whether path is a directory, or a link to one: a disk that filled up is often left behind that way.
+func isDirectory(fsys mappedfile.FS, path string, info mappedfile.Info) bool {
+	if info.IsDir {
+		return true
+	}
+	_, err := fsys.ReadDir(path)
+	return !info.Regular && err == nil
 }
 
 // isSegmentName reports whether name is that of a fixed-size file: 20 digits.

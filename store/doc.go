@@ -40,6 +40,7 @@
 //
 //   - A message that does not fit into a segment is refused before anything is written; the original answers PUT_OK and loses it.
 //   - A topic of at most 127 characters but more than 127 bytes is refused (or written as v2); the original writes a corrupt record. A topic that cannot name a directory, and a negative queue id, are refused.
+//   - Properties that hold a zero byte are refused: they could not be told from a lost sector after a crash.
 //   - Batch items whose properties exceed 32,767 bytes together with the batch's are refused; the original writes a corrupt record.
 //   - In SyncFlush mode consumers see only what is flushed.
 //   - Queues that lost units are noticed at Open and rebuilt, after a clean exit too; offsets are never used twice.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 
 	"github.com/mqstore/mqstore/commitlog"
 	"github.com/mqstore/mqstore/commitlog/mappedfile"
@@ -60,14 +61,11 @@ type CorruptError struct {
 
 func (e *CorruptError) Error() string {
 	s := fmt.Sprintf("store: corrupt: %s at offset %d", e.Path, e.Offset)
-	if e.RecordsBehind > 0 {
-		s += fmt.Sprintf(", %d whole records behind it", e.RecordsBehind)
+	if d := (*commitlog.DamageError)(nil); errors.As(e.Err, &d) { // which says all of this, and what to do
+		return "store: corrupt: " + d.Error()
 	}
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
-	}
-	if e.RecordsBehind > 0 {
-		s += " (to keep the records behind the damage, copy them with `mqstore salvage`; to cut the log at the damage and keep what is cut in quarantine/, open with OnDamage: DamageCut)"
 	}
 	return s
 }
@@ -105,6 +103,15 @@ func StatusName(err error) string {
 	return "UNKNOWN_ERROR"
 }
 
+// said is an error whose own text has everything that the texts of what it wraps would say again.
+type said struct {
+	text  string
+	wraps []error
+}
+
+func (e *said) Error() string   { return e.text }
+func (e *said) Unwrap() []error { return e.wraps }
+
 // refused turns what the log says about an append into the store's sentinel.
 func refused(err error) error {
 	var mismatch *commitlog.OffsetMismatchError
@@ -116,7 +123,7 @@ func refused(err error) error {
 	case errors.Is(err, record.ErrPropertiesTooLong):
 		return fmt.Errorf("%w: %w", ErrPropertiesTooLarge, err)
 	case errors.Is(err, record.ErrTopicEmpty), errors.Is(err, record.ErrTopicTooLong), errors.Is(err, record.ErrBodyTooLong), errors.Is(err, record.ErrRecordTooLong),
-		errors.Is(err, record.ErrHost), errors.Is(err, record.ErrBatch), errors.Is(err, record.ErrBody), errors.Is(err, commitlog.ErrTooBig):
+		errors.Is(err, record.ErrHost), errors.Is(err, record.ErrVersion), errors.Is(err, record.ErrBatch), errors.Is(err, record.ErrBody), errors.Is(err, commitlog.ErrTooBig), errors.Is(err, commitlog.ErrZeroByte):
 		return fmt.Errorf("%w: %w", ErrMessageIllegal, err)
 	case errors.Is(err, commitlog.ErrPartialTail):
 		return fmt.Errorf("%w: %w", ErrServiceNotAvailable, err)
@@ -140,13 +147,16 @@ func fromBelow(err error) error {
 	case errors.As(err, &corrupt):
 		return &CorruptError{Path: corrupt.Path, Offset: corrupt.Off, Err: corrupt.Err}
 	case errors.As(err, &locked):
-		holder := "another process"
-		if locked.PID > 0 {
+		holder, end := "another process", "stop it first"
+		switch {
+		case locked.PID == os.Getpid():
+			holder, end = fmt.Sprintf("process %d, which is this one,", locked.PID), "use the store that is open, or close it first"
+		case locked.PID > 0:
 			holder = fmt.Sprintf("process %d", locked.PID)
 		}
-		return fmt.Errorf("%w: %s holds %s: stop it first, or look at the store with OpenReadOnly: %w", ErrLocked, holder, locked.Path, err)
+		return &said{fmt.Sprintf("%v: %s holds %s: %s, or look at the store with OpenReadOnly", ErrLocked, holder, locked.Path, end), []error{ErrLocked, err}}
 	case errors.As(err, &size):
-		return fmt.Errorf("open %s: its files are %d bytes, not %d: leave Options.SegmentSize at 0 to take the size of the files: %w", size.Dir, size.Have, size.Want, err)
+		return &said{fmt.Sprintf("the files in %s are %d bytes long, not %d: leave Options.SegmentSize at 0 to take the size of the files", size.Dir, size.Have, size.Want), []error{err}}
 	case errors.Is(err, mappedfile.ErrDiskFull):
 		return fmt.Errorf("%w: %w", ErrDiskFull, err)
 	case errors.Is(err, recovery.ErrNoLog):

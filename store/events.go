@@ -35,6 +35,8 @@ type Events struct {
 	DispatchFailed func(err error) // a sink's or queue's refusal; dispatch tries again
 	Recovered      func(r RecoveryReport)
 	QueueRebuilt   func(topic string, queueID int32, units int64)
+	IndexFailed    func(err error) // once per episode: the index lags and tries again, puts and queues go on
+	IndexRebuilt   func(why error) // the index was damaged and is built anew from the log
 
 	SlaveConnected     func(slave string)             // to this store; it may not have said yet how much it holds
 	SlaveDisconnected  func(slave string, err error)  // and why
@@ -59,6 +61,12 @@ func (e *Events) fill() {
 	}
 	if e.DispatchFailed == nil {
 		e.DispatchFailed = nop
+	}
+	if e.IndexFailed == nil {
+		e.IndexFailed = nop
+	}
+	if e.IndexRebuilt == nil {
+		e.IndexRebuilt = nop
 	}
 	if e.Recovered == nil {
 		e.Recovered = func(RecoveryReport) {}

@@ -102,7 +102,8 @@ func (s *reader) scanUnits(r GetRequest, q *consumequeue.Queue, units consumeque
 	if maxMessages == 0 {
 		maxMessages = defaultMaxMessages
 	}
-	inMemory := s.o.MemorySize / 100 * int64(s.o.AccessInMemoryMaxRatio)
+	memory, ratio := s.o.MemorySize, int64(s.o.AccessInMemoryMaxRatio)
+	inMemory := memory/100*ratio + memory%100*ratio/100 // memory*ratio/100 that cannot overflow
 	scan := min(units.Len(), (max(minScanBytes, min(maxMessages, units.Len())*consumequeue.UnitSize)+consumequeue.UnitSize-1)/consumequeue.UnitSize)
 	expected := min(scan, max(maxMessages, 1), s.o.MaxTransferMessagesInMemory)
 	held := make([]mappedfile.View, 0, expected)

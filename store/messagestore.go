@@ -297,8 +297,18 @@ type QueryResult struct {
 	Records                  []View // oldest first
 	IndexLastUpdateTime      int64  // ms
 	IndexLastUpdatePhyOffset int64
-	Complete                 bool // false: the index is still being built
+	Complete                 bool // false: the index was still behind what consumers could see
+	Source                   QuerySource
 }
+
+// QuerySource says what answered a query.
+type QuerySource string
+
+const (
+	IndexPebble QuerySource = "pebble"    // our index
+	IndexFile   QuerySource = "indexfile" // RocketMQ's, each hit compared with its record; what lies before, between and behind its files is read from the log
+	LogScan     QuerySource = "log"       // no index: the whole log was read
+)
 
 // Release gives the views back.
 func (r *QueryResult) Release() {

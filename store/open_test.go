@@ -66,7 +66,7 @@ func TestCommonMistakesAreExplained(t *testing.T) {
 		{"a file", file, store.Options{}, store.ErrNotAStore, "is a file"},
 		{"another directory", pictures, store.Options{}, store.ErrNotAStore, "cat.jpg"},
 		{"the commit log itself", filepath.Join(good, "commitlog"), store.Options{}, store.ErrNotAStore, good},
-		{"another segment size", good, store.Options{SegmentSize: 32 << 10}, nil, "its files are 65536 bytes, not 32768: leave Options.SegmentSize at 0"},
+		{"another segment size", good, store.Options{SegmentSize: 32 << 10}, nil, "/commitlog are 65536 bytes long, not 32768: leave Options.SegmentSize at 0"},
 		{"the log is gone", lostLog, store.Options{SegmentSize: 64 << 10}, store.ErrNotAStore, "mounted"},
 		{"batch queues", batch, store.Options{}, store.ErrUnsupported, "topic topic"},
 		{"epochs", epoch, store.Options{}, store.ErrUnsupported, "epochs"},

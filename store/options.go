@@ -84,12 +84,14 @@ type Options struct {
 	VerifyReads        bool // check the body CRC of each record that Get returns. Default: sizes, magic and position only, as the record's place is what queues can have wrong
 
 	DelayLevels    string // messageDelayLevel, default "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-	MultiDispatch  bool   // enableMultiDispatch: puts with INNER_MULTI_DISPATCH are refused with ErrUnsupported instead of being stored in their own queue only
+	MultiDispatch  bool   // enableMultiDispatch: records with INNER_MULTI_DISPATCH have units in the queues that it names (a slave's, a stored log's); puts with it are refused with ErrUnsupported instead of being stored in their own queue only
 	OnDamage       DamagePolicy
 	SkipQueueCheck bool // without a checkpoint of ours, do not read the log's headers to find queues that lost units
 	IgnoreSummary  bool // check every queue against the whole log at Open
 
-	NoBackground bool // no goroutines: DispatchStep, FlushStep and CheckpointStep are called by hand (simulation); in SyncFlush mode Put and PutBatch do their flush themselves
+	Index IndexOptions
+
+	NoBackground bool // no goroutines: DispatchStep, IndexStep, FlushStep and CheckpointStep are called by hand (simulation); in SyncFlush mode Put and PutBatch do their flush themselves
 
 	MemorySize                  int64 // physical memory, for the reckoning of what is "in disk"; 0 = ask the machine
 	AccessInMemoryMaxRatio      int   // percent of it that recent messages may fill, default 40

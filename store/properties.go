@@ -234,6 +234,16 @@ func (p *properties) set(l propertyLine, last map[string]int) error {
 		n, err := l.int(1, 100)
 		p.o.AccessInMemoryMaxRatio = int(n)
 		return err
+	case "messageIndexEnable":
+		on, err := l.bool()
+		p.o.Index.Off = !on
+		return err
+	case "maxMsgsNumBatch":
+		return count(&p.o.Index.MaxResults, 1)
+	case "maxHashSlotNum":
+		return count(&p.o.Index.FileSlots, 1)
+	case "maxIndexNum":
+		return count(&p.o.Index.FileEntries, 2)
 	case "offsetCheckInSlave":
 		return flag(&p.o.OffsetCheckInSlave)
 	case "readUnCommitted":
@@ -369,8 +379,10 @@ func withoutEffect(key string, k propertyKey) string {
 		return "without effect: light queues are read but not written"
 	case "warmMapedFileEnable", "flushLeastPagesWhenWarmMapedFile":
 		return "without effect: the next file is always made and warmed ahead"
-	case "messageIndexEnable", "messageIndexSafe", "maxHashSlotNum", "maxIndexNum", "maxMsgsNumBatch", "defaultQueryMaxNum":
-		return "without effect: there is no index yet"
+	case "messageIndexSafe":
+		return "without effect: the index always continues from its own durable progress, nothing of it is lost in a crash"
+	case "defaultQueryMaxNum":
+		return "without effect: it belongs to the broker process"
 	case "duplicationEnable":
 		return "without effect: dispatch goes by what is flushed"
 	}

@@ -81,6 +81,19 @@ func TestABrokersPropertiesAreRead(t *testing.T) {
 	}
 }
 
+func TestPropertiesOfTheIndexAreRead(t *testing.T) {
+	o, _, unknown, err := store.ReadProperties(strings.NewReader("messageIndexEnable=false\nmaxMsgsNumBatch=128\nmaxHashSlotNum=500\nmaxIndexNum=2000\nmessageIndexSafe=true\n"))
+	if err != nil || len(unknown) != 1 || unknown[0].Key != "messageIndexSafe" {
+		t.Fatal(unknown, err)
+	}
+	if got := fmt.Sprint(o.Index.Off, o.Index.MaxResults, o.Index.FileSlots, o.Index.FileEntries); got != "true 128 500 2000" {
+		t.Error(got)
+	}
+	if o, _, _, err := store.ReadProperties(strings.NewReader("messageIndexEnable=true\n")); err != nil || o.Index.Off {
+		t.Error(err)
+	}
+}
+
 func TestBadPropertiesNameKeyValueAndWhatIsAllowed(t *testing.T) {
 	for line, says := range map[string]string{
 		"flushDiskType=sync":                       "ASYNC_FLUSH or SYNC_FLUSH",

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -92,7 +93,7 @@ func (s *DefaultMessageStore) append(ctx context.Context, m *record.Message) (Pu
 		return PutResult{}, fmt.Errorf("%w: properties have %d characters, at most %d are allowed", ErrMessageIllegal, utf16Len(m.Properties), maxPropertiesChars)
 	}
 	if tx := m.SysFlag.Transaction(); (tx == record.TransactionNone || tx == record.TransactionCommit) && m.Topic != record.TopicSchedule && delayLevel(m.Properties) > 0 {
-		return PutResult{}, fmt.Errorf("%w: a delayed message (property DELAY): it needs the delivery service, which this version does not have", ErrUnsupported)
+		return PutResult{}, fmt.Errorf("%w: a delayed message (property DELAY): this version has no delivery service that would deliver it; hold it back yourself and put it without DELAY when it is due", ErrUnsupported)
 	}
 	if s.o.MultiDispatch && len(m.Properties) > 0 {
 		if v, ok := m.Properties.View(record.PropertyMultiDispatch); ok && len(v) > 0 {
@@ -189,6 +190,11 @@ func (s *DefaultMessageStore) check(m *record.Message) error {
 	if m.Topic == "." || m.Topic == ".." || strings.IndexByte(m.Topic, '/') >= 0 || strings.IndexByte(m.Topic, 0) >= 0 {
 		return fmt.Errorf("%w: topic %q cannot be the name of a directory, as its queues need", ErrMessageIllegal, m.Topic)
 	}
+	if n := len(m.Topic); n == 0 || n > math.MaxInt8 { // refused here if the log will: a topic that is no topic must not get a counter, which is for ever
+		if err := m.Check(record.Limits{MaxMessageSize: s.o.MaxMessageSize, AllowV2: s.o.AllowV2}); err != nil {
+			return s.appendFailed(m, err)
+		}
+	}
 	return nil
 }
 
@@ -205,13 +211,16 @@ func (s *DefaultMessageStore) appended(a commitlog.AppendResult) {
 // appendFailed says what became of m.
 func (s *DefaultMessageStore) appendFailed(m *record.Message, err error) error {
 	if errors.Is(err, mappedfile.ErrDiskFull) {
-		err = fmt.Errorf("put to %s/%d: %w (free space, or delete expired segments; puts succeed again at once)", m.Topic, m.QueueID, refused(err))
+		err = fmt.Errorf("put to %s/%d: %w (free space, or Flush and DeleteExpired; puts succeed again at once)", m.Topic, m.QueueID, refused(err))
 		s.diskFull(err)
 		return err
 	}
 	if flushErr := s.log.Err(); flushErr != nil {
 		s.flushFailed(flushErr)
 		return fmt.Errorf("%w: %w: %w", ErrServiceNotAvailable, ErrFlushFailed, flushErr)
+	}
+	if m.Topic == "" {
+		return fmt.Errorf("put: %w", refused(err))
 	}
 	return fmt.Errorf("put to %s/%d: %w", m.Topic, m.QueueID, refused(err))
 }

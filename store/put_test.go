@@ -49,6 +49,8 @@ func TestEveryRefusalHasItsStatusAndUsesNoOffset(t *testing.T) {
 		{"properties of fewer characters and 32,768 bytes", message("T", 0, "x", "k", strings.Repeat(wide, 16383)), store.ErrPropertiesTooLarge, "PROPERTIES_SIZE_EXCEEDED"},
 		{"body of a byte too many", message("T", 0, strings.Repeat("b", 40001)), store.ErrMessageIllegal, "MESSAGE_ILLEGAL"},
 		{"record that does not fit into a segment", message("T", 0, strings.Repeat("b", 40000), "k", strings.Repeat("v", 30000)), store.ErrMessageIllegal, "MESSAGE_ILLEGAL"},
+		{"properties with a zero byte", message("T", 0, "x", "k", "v\x00"), store.ErrMessageIllegal, "MESSAGE_ILLEGAL"},
+		{"version 2 without AllowV2", with(message("T", 0, "x"), func(m *record.Message) { m.Version = record.V2 }), store.ErrMessageIllegal, "MESSAGE_ILLEGAL"},
 		{"delayed", message("T", 0, "x", "DELAY", "3"), store.ErrUnsupported, "MESSAGE_ILLEGAL"},
 		{"multi-dispatch", message("T", 0, "x", "INNER_MULTI_DISPATCH", "%LMQ%a"), store.ErrUnsupported, "MESSAGE_ILLEGAL"},
 	}

@@ -1,10 +1,14 @@
 package store
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
+	"github.com/mqstore/mqstore/commitlog/mappedfile"
 	"github.com/mqstore/mqstore/commitlog/record"
+	"github.com/mqstore/mqstore/store/internal/recovery"
 )
 
 // ReadOnlyStore looks at a store directory without its lock and without writing a byte. It sees what was there when it was opened.
@@ -13,6 +17,7 @@ type ReadOnlyStore struct {
 	dir      string
 	report   RecoveryReport
 	warnings []string
+	index    lookIndex
 }
 
 var _ interface {
@@ -35,13 +40,25 @@ func OpenReadOnly(dir string, o Options) (*ReadOnlyStore, error) {
 	return openReadOnly(dir, o, delay)
 }
 
+// lookAgain is how often a live store is looked at before its files are taken for wrong.
+const lookAgain = 4
+
 func openReadOnly(dir string, o Options, delay record.DelayTable) (*ReadOnlyStore, error) {
 	foreign, err := foreignFormats(o.FS, dir, true)
 	if err != nil {
 		return nil, fmt.Errorf("open %s read-only: %w", dir, fromBelow(err))
 	}
 	begin := time.Now()
-	opened, warnings, err := recoverDirectory(dir, &o, delay, true)
+	var opened *recovery.Opened
+	var warnings []string
+	for range lookAgain {
+		opened, warnings, err = recoverDirectory(dir, &o, delay, true)
+		var file *mappedfile.FileError
+		if !errors.Is(err, fs.ErrNotExist) && !errors.As(err, &file) {
+			break
+		}
+		// A file came or went between listing and mapping: the store is live.
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open %s read-only: %w", dir, fromBelow(err))
 	}
@@ -68,6 +85,7 @@ func (s *ReadOnlyStore) Stats() Stats {
 	st.ConfirmPhyOffset = st.MaxPhyOffset
 	st.NotWritableReason = ErrReadOnly.Error()
 	st.Recovery, st.Warnings = s.report, s.warnings
+	st.Index = s.indexStats()
 	return st
 }
 
@@ -76,6 +94,7 @@ func (s *ReadOnlyStore) Close() error {
 	if s.readClosed.Swap(true) {
 		return ErrClosed
 	}
+	s.closeIndex()
 	err := s.queues.Close()
 	if lerr := s.log.Close(); err == nil {
 		err = lerr

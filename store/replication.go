@@ -205,6 +205,13 @@ func (r *replication) stopMaster() {
 	}
 }
 
+// lookAgain wakes who waits for acknowledgements to show messages, after the role changed.
+func (r *replication) lookAgain() {
+	if r.master != nil {
+		r.master.WakeConfirmed()
+	}
+}
+
 // startFollowing runs the slave; the caller holds roleMu.
 func (s *DefaultMessageStore) startFollowing() {
 	r := &s.replication

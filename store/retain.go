@@ -47,6 +47,7 @@ func (s *DefaultMessageStore) DeleteExpired(o ExpireOptions) (ExpireReport, erro
 		limit = defaultExpireMax
 	}
 	var failed error
+	covered := int64(-1) // the units of everything below are on disk
 	for {
 		segment, why := s.oldest(o, r.DiskUsed)
 		if r.Kept = why; why == "" && len(r.Segments) == limit {
@@ -55,11 +56,16 @@ func (s *DefaultMessageStore) DeleteExpired(o ExpireOptions) (ExpireReport, erro
 		if r.Kept != "" {
 			break
 		}
-		if len(r.Segments) == 0 {
+		if segment > covered {
+			covered = s.dispatcher.Offset()
 			// The units of what goes must be on disk: a queue that is left without a message keeps its numbering in them alone. Where the checkpoint's own file finds no room, log and queues are flushed already.
-			if err := s.CheckpointStep(); err != nil && !errors.Is(err, mappedfile.ErrDiskFull) {
+			err := s.CheckpointStep()
+			if errors.Is(err, ErrClosed) {
+				return r, ErrClosed
+			}
+			if err != nil && !errors.Is(err, mappedfile.ErrDiskFull) {
 				s.flushFailed(err)
-				failed = fmt.Errorf("checkpoint before the first deletion: %w", fromBelow(err))
+				failed = fmt.Errorf("checkpoint before a deletion: %w", fromBelow(err))
 				r.Kept = failed.Error()
 				break
 			}
@@ -85,6 +91,9 @@ func (s *DefaultMessageStore) DeleteExpired(o ExpireOptions) (ExpireReport, erro
 		r.QueueFiles, err = s.queues.Expire(max(s.log.MinPhyOffset(), 0))
 		if err != nil {
 			failed = errors.Join(failed, fmt.Errorf("delete queue files: %w", fromBelow(err)))
+		}
+		if s.index != nil {
+			s.index.expire(max(s.log.MinPhyOffset(), 0))
 		}
 		s.o.Logger.Info("deleted expired segments", "dir", s.dir, "segments", len(r.Segments), "bytes", r.Bytes, "queueFiles", r.QueueFiles, "minPhyOffset", s.log.MinPhyOffset())
 	}

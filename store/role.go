@@ -37,9 +37,8 @@ func (s *DefaultMessageStore) SetRole(ctx context.Context, role Role) error {
 	case role == Slave:
 		s.demote(before)
 	default:
-		s.pauseDispatch() // it waits for what shows messages in the old role
 		s.role.Store(uint32(role))
-		s.resumeDispatch()
+		s.replication.lookAgain()
 	}
 	if err != nil {
 		return fmt.Errorf("%v becomes %v: %w", before, role, err)
@@ -102,8 +101,7 @@ func (s *DefaultMessageStore) demote(from Role) {
 	s.gate.Lock()
 	//lint:ignore SA2001 a barrier: puts that saw the old role are answered
 	s.gate.Unlock()
-	s.pauseDispatch()
-	s.resumeDispatch() // by the new role's visibility
+	s.replication.lookAgain()
 	s.startFollowing()
 }
 

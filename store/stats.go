@@ -18,6 +18,7 @@ type Stats struct {
 	Writable          bool   // puts are accepted now
 	NotWritableReason string // why not; "" if they are
 	DispatchHeldUp    string // why dispatch stands still and tries again; "" if it does not
+	Index             IndexStats
 	Recovery          RecoveryReport
 	Warnings          []string // what Open found that somebody should know
 	HA                HAStats
@@ -57,6 +58,10 @@ func (s *DefaultMessageStore) Stats() Stats {
 	st.DispatchBehindBytes = max(st.MaxPhyOffset-st.DispatchedPhyOffset, 0)
 	st.Puts, st.PutFailures, st.PutBytes = s.counts.puts.Load(), s.counts.putFailures.Load(), s.counts.putBytes.Load()
 	st.Recovery, st.Warnings = s.report, s.warnings
+	st.Index = IndexStats{Kind: "none", ProgressPhyOffset: -1}
+	if s.index != nil {
+		st.Index = s.index.stats()
+	}
 	if err := s.log.Err(); err != nil {
 		s.flushFailed(err)
 	}

@@ -34,6 +34,7 @@ type DefaultMessageStore struct {
 	counters    *counters
 	dispatcher  *dispatch.Dispatcher
 	cursor      *commitlog.Cursor
+	index       *indexer // nil: off
 	dispatching progress
 	rawEnd      atomic.Int64 // raw bytes were received up to here
 	rawPart     []byte       // the last of them, which are no whole record yet; guarded by rawMu
@@ -45,9 +46,11 @@ type DefaultMessageStore struct {
 	arrivals    arrivals
 	retainMu    sync.Mutex // one DeleteExpired at a time
 	checkMu     sync.Mutex // one CheckpointStep at a time
+	sealed      bool       // Close has written the last checkpoint; guarded by checkMu
 	page        checkpoint.Page
-	recovered   int64 // recovery gave every record below its unit
-	unchecked   bool  // SkipQueueCheck: queues may lack units, so no summary may vouch for them
+	recovered   int64                       // recovery gave every record below its unit
+	next        map[recovery.QueueKey]int64 // queue offsets that recovery knew to come next, also of queues that are gone
+	unchecked   bool                        // SkipQueueCheck: queues may lack units, so no summary may vouch for them
 	report      RecoveryReport
 	warnings    []string
 
@@ -102,12 +105,12 @@ func Open(dir string, o Options) (_ *DefaultMessageStore, err error) {
 	s.role.Store(uint32(o.Role))
 	s.page, s.warnings = opened.Page, append(foreign, warnings...)
 	s.report = reportOf(opened.Report, time.Since(begin))
-	s.recovered, s.unchecked = opened.Dispatched, opened.Report.QueuesUnchecked
+	s.recovered, s.unchecked, s.next = opened.Dispatched, opened.Report.QueuesUnchecked, opened.NextOffsets
 	for _, w := range s.warnings {
 		o.Logger.Warn(w, "dir", dir)
 	}
 	s.counters = newCounters(func(k queueKey) int64 {
-		next := opened.NextOffsets[recovery.QueueKey{Topic: k.topic, QueueID: k.queueID}]
+		next := s.next[recovery.QueueKey{Topic: k.topic, QueueID: k.queueID}]
 		if q := s.queues.Queue(k.topic, k.queueID); q != nil {
 			next = max(next, q.MaxOffset())
 		}
@@ -118,6 +121,10 @@ func Open(dir string, o Options) (_ *DefaultMessageStore, err error) {
 	}
 	if err := s.startDispatch(opened); err != nil {
 		return nil, fmt.Errorf("open store %s: %w", dir, fromBelow(err))
+	}
+	if !o.Index.Off {
+		s.index = newIndexer(dir, &s.o, s.visible())
+		s.index.start()
 	}
 	s.announceRecovery(opened.Report)
 	if o.NoBackground {
@@ -142,6 +149,9 @@ func Open(dir string, o Options) (_ *DefaultMessageStore, err error) {
 	s.background.stop = stop
 	s.resumeDispatch()
 	s.background.Go(func() { s.runFlush(ctx) })
+	if s.index != nil {
+		s.background.Go(func() { s.index.run(ctx) })
+	}
 	s.futures.start(ctx)
 	if s.warnOfRole(); o.Role == Slave {
 		s.startFollowing()
@@ -231,7 +241,7 @@ func warningsOf(r recovery.Report) (w []string) {
 		w = append(w, fmt.Sprintf("the log's last %d bytes were no whole records and were cut at %d (%v); they are kept in %v", r.DroppedBytes, r.End, r.DroppedReason, r.Quarantine))
 	}
 	if r.LostBytes > 0 {
-		w = append(w, fmt.Sprintf("%d bytes of the log that had been on disk are lost or cut: it ended at %d or beyond and ends at %d", r.LostBytes, r.End+r.LostBytes, r.End))
+		w = append(w, fmt.Sprintf("%d bytes of the log that had been on disk are lost or cut: it ended at %d or beyond and ends at %d; %d queue units went with them, and their offsets are given again: if a copy of the log's files exists, restore it before anything is put", r.LostBytes, r.End+r.LostBytes, r.End, r.TruncatedUnits))
 	}
 	if r.SummaryDoubt != "" {
 		w = append(w, "the summary of an earlier exit does not fit the log and was not used: "+r.SummaryDoubt)
@@ -390,9 +400,13 @@ func (s *DefaultMessageStore) WaitFlushed(ctx context.Context, phyOffset int64) 
 // CheckpointStep makes log and queues durable, in this order, and then says so in the checkpoint page and the summary: what it writes is true at any later crash.
 func (s *DefaultMessageStore) CheckpointStep() error { return s.checkpoint(false) }
 
+// checkpoint is refused with ErrClosed once Close is past its own: the directory is about to be another's.
 func (s *DefaultMessageStore) checkpoint(clean bool) error {
 	s.checkMu.Lock()
 	defer s.checkMu.Unlock()
+	if s.sealed {
+		return ErrClosed
+	}
 	at := s.dispatching.snapshot(s.queues)
 	if _, err := s.log.Flush(); err != nil {
 		return err
@@ -401,8 +415,9 @@ func (s *DefaultMessageStore) checkpoint(clean bool) error {
 		return err
 	}
 	page := s.page
-	page.PhysicMsgTimestamp = max(page.PhysicMsgTimestamp, s.log.LastStoreTimestamp())
-	page.LogicsMsgTimestamp = max(page.LogicsMsgTimestamp, at.last.StoreTimestamp)
+	flushed := s.log.LastStoreTimestamp() // bounds the other: no checksum covers the time in a record
+	page.PhysicMsgTimestamp = max(page.PhysicMsgTimestamp, flushed)
+	page.LogicsMsgTimestamp = max(page.LogicsMsgTimestamp, min(at.last.StoreTimestamp, flushed))
 	if err := checkpoint.Write(s.o.FS, filepath.Join(s.dir, "checkpoint"), page); err != nil {
 		return fmt.Errorf("write checkpoint: %w", err)
 	}
@@ -410,8 +425,9 @@ func (s *DefaultMessageStore) checkpoint(clean bool) error {
 	if s.unchecked {
 		return nil
 	}
-	err := checkpoint.WriteSummary(s.o.FS, s.dir, at.summary(max(s.log.MinPhyOffset(), 0), clean))
-	if err != nil {
+	summary := at.summary(max(s.log.MinPhyOffset(), 0), clean)
+	recovery.KeepNumbers(summary, s.next)
+	if err := checkpoint.WriteSummary(s.o.FS, s.dir, summary); err != nil {
 		return fmt.Errorf("write summary: %w", err)
 	}
 	return nil
@@ -471,7 +487,13 @@ func (s *DefaultMessageStore) Close() error {
 			errs = append(errs, err)
 		}
 	}
+	s.checkMu.Lock()
+	s.sealed = true
+	s.checkMu.Unlock()
 	s.readClosed.Store(true)
+	if s.index != nil {
+		s.index.close()
+	}
 	s.cursor.Close()
 	if err := s.queues.Close(); err != nil {
 		clean = false

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"sync"
 	"time"
@@ -21,14 +22,15 @@ import (
 // visibleLog is the log as the dispatcher may see it.
 type visibleLog struct {
 	*commitlog.Cursor
-	s *DefaultMessageStore
+	log *commitlog.Log
+	s   *DefaultMessageStore
 }
 
 func (l visibleLog) NotYet(err error) bool { return errors.Is(err, commitlog.ErrNotYet) }
 
 // Next goes on where the log begins, if that is beyond the cursor: an empty slave's log begins where its master says.
 func (l visibleLog) Next(m *record.Meta, end int64) error {
-	if first := l.s.log.MinPhyOffset(); l.Offset() < first {
+	if first := l.log.MinPhyOffset(); l.Offset() < first {
 		l.SeekTo(first)
 	}
 	return l.Cursor.Next(m, end)
@@ -36,9 +38,9 @@ func (l visibleLog) Next(m *record.Meta, end int64) error {
 
 // VisibleEnd can fall when a slave connects that holds less than the log: what was dispatched before stays so.
 func (l visibleLog) VisibleEnd() int64 {
-	end := l.s.log.MaxPhyOffset()
+	end := l.log.MaxPhyOffset()
 	if l.s.flushedOnly() {
-		end = min(end, l.s.log.FlushedPhyOffset())
+		end = min(end, l.log.FlushedPhyOffset())
 	}
 	if m := l.s.confirming(); m != nil {
 		end = min(end, m.ConfirmPhyOffset(l.s.o.HA.RequiredAcks))
@@ -48,13 +50,17 @@ func (l visibleLog) VisibleEnd() int64 {
 
 // VisiblePast waits for what is missing first. Whoever waits looks again.
 func (l visibleLog) VisiblePast(past int64) <-chan struct{} {
-	if l.s.flushedOnly() && l.s.log.FlushedPhyOffset() <= past {
-		return l.s.log.FlushedPast(past)
+	if l.s.flushedOnly() && l.log.FlushedPhyOffset() <= past {
+		return l.log.FlushedPast(past)
 	}
 	if m := l.s.confirming(); m != nil {
-		return m.ConfirmedPast(l.s.o.HA.RequiredAcks, past)
+		confirmed := m.ConfirmedPast(l.s.o.HA.RequiredAcks, past)
+		if l.s.confirming() == nil {
+			return closedChan // another role since: its wake-up may have come before we waited
+		}
+		return confirmed
 	}
-	return l.s.log.Grown(past)
+	return l.log.Grown(past)
 }
 
 // flushedOnly: consumers see only what is on this disk.
@@ -73,8 +79,10 @@ func (s *DefaultMessageStore) confirming() *ha.Master {
 // VisibleEnd is the physical offset up to which consumers may see messages: the log's end; in SyncFlush mode what is flushed; of a SyncMaster what as many slaves as a put waits for have acknowledged, unless there is none near enough
 // (HAOptions.FallBehindMax) to be waited for. Options.ReadUncommitted lifts both.
 func (s *DefaultMessageStore) VisibleEnd() int64 {
-	return max(s.dispatcher.Offset(), visibleLog{s: s}.VisibleEnd())
+	return max(s.dispatcher.Offset(), s.visible().VisibleEnd())
 }
+
+func (s *DefaultMessageStore) visible() visibleLog { return visibleLog{s.cursor, s.log, s} }
 
 // progress is the last record whose unit is in its queue. mu makes it agree with the queues' ends.
 type progress struct {
@@ -123,7 +131,7 @@ func (s *DefaultMessageStore) startDispatch(opened *recovery.Opened) error {
 	for _, sink := range s.o.Sinks {
 		sinks = append(sinks, sink)
 	}
-	s.dispatcher = dispatch.New(visibleLog{s.cursor, s}, append(sinks, dispatch.SinkFunc(s.dispatchRecord))...)
+	s.dispatcher = dispatch.New(s.visible(), append(sinks, dispatch.SinkFunc(s.dispatchRecord))...)
 	if err := s.dispatchRest(); err != nil {
 		// Not a reason to stay closed: what is dispatched can be read, and dispatch is tried again. But offsets of what is not must be known.
 		s.dispatchFailed(err)
@@ -173,16 +181,22 @@ func (s *DefaultMessageStore) raiseCounters() error {
 		} else if err != nil {
 			return err
 		}
-		s.raiseCounter(&m)
+		s.raiseCounter(&m, m.Topic, m.QueueID, m.QueueOffset)
+		if s.o.MultiDispatch {
+			for at := range multiSlots(&m) {
+				s.raiseCounter(&m, at.Topic, at.QueueID, at.QueueOffset)
+			}
+		}
 	}
 }
 
-func (s *DefaultMessageStore) raiseCounter(m *record.Meta) {
-	if !m.HasUnit() {
+// raiseCounter makes the next offset of a queue lie beyond m's.
+func (s *DefaultMessageStore) raiseCounter(m *record.Meta, topic string, queueID int32, queueOffset int64) {
+	if !m.HasUnit() || queueOffset > recovery.MaxQueueOffset {
 		return
 	}
-	if c := s.counters.get(m.Topic, m.QueueID); c.Next() <= m.QueueOffset {
-		c.Set(m.QueueOffset + 1)
+	if c := s.counters.get(topic, queueID); c.Next() <= queueOffset {
+		c.Set(queueOffset + 1)
 	}
 }
 
@@ -195,31 +209,62 @@ func withoutViews(m *record.Meta) record.Meta {
 // dispatchRecord is the dispatcher's last sink, behind the caller's: the queue, then whoever waits.
 func (s *DefaultMessageStore) dispatchRecord(m *record.Meta) error {
 	switch err := s.dispatchUnit(m); {
-	case errors.Is(err, consumequeue.ErrName): // from a master without our checks: it has no queue, now or ever
+	case noQueue(err): // from a master without our checks: it has no place in any queue, now or ever
 		s.o.Logger.Warn("record without a queue", "dir", s.dir, "err", err)
 		s.o.Events.DispatchFailed(err)
 	case err != nil:
 		return err
 	}
-	if s.Role() == Slave || m.PhyOffset < s.rawEnd.Load() {
-		s.raiseCounter(m)
-	}
 	if s.trouble.dispatch.Load() != nil {
 		s.trouble.dispatch.Store(nil)
 		s.o.Logger.Info("dispatch goes on", "dir", s.dir, "phyOffset", m.PhyOffset)
 	}
-	s.arrivals.notify(m.Topic, m.QueueID)
-	if s.o.Arrival != nil {
-		s.o.Arrival(Arrival{Topic: m.Topic, QueueID: m.QueueID, NextOffset: m.QueueOffset + 1, TagsCode: m.TagsCode, StoreTimestamp: m.StoreTimestamp, Properties: m.Properties})
+	s.arrived(m, m.Topic, m.QueueID, m.QueueOffset)
+	if s.o.MultiDispatch {
+		for at := range multiSlots(m) {
+			s.arrived(m, at.Topic, at.QueueID, at.QueueOffset)
+		}
 	}
 	return nil
+}
+
+// arrived tells of m in one queue.
+func (s *DefaultMessageStore) arrived(m *record.Meta, topic string, queueID int32, queueOffset int64) {
+	if s.Role() == Slave || m.PhyOffset < s.rawEnd.Load() {
+		s.raiseCounter(m, topic, queueID, queueOffset)
+	}
+	s.arrivals.notify(topic, queueID)
+	if s.o.Arrival != nil {
+		s.o.Arrival(Arrival{Topic: topic, QueueID: queueID, NextOffset: queueOffset + 1, TagsCode: m.TagsCode, StoreTimestamp: m.StoreTimestamp, Properties: m.Properties})
+	}
+}
+
+// noQueue reports whether err says that no queue can ever hold the record: its topic is no name, its queue offset no number of a unit. Recovery passes over the same ones.
+func noQueue(err error) bool {
+	return errors.Is(err, consumequeue.ErrName) || errors.Is(err, consumequeue.ErrMalformed) && !errors.Is(err, mappedfile.ErrCorrupt)
+}
+
+// multiSlots yields the places of m's units in other queues than its own (INNER_MULTI_DISPATCH).
+func multiSlots(m *record.Meta) iter.Seq[consumequeue.Slot] {
+	return func(yield func(consumequeue.Slot) bool) {
+		own := true
+		for at := range consumequeue.Slots(m, true) {
+			if !own && !yield(at) {
+				return
+			}
+			own = false
+		}
+	}
 }
 
 func (s *DefaultMessageStore) dispatchUnit(m *record.Meta) error {
 	s.dispatching.mu.Lock()
 	defer s.dispatching.mu.Unlock()
+	var homeless error
 	if m.PhyOffset >= s.recovered {
-		if err := s.queues.Dispatch(m); err != nil {
+		if err := s.appendUnits(m); noQueue(err) {
+			homeless = err
+		} else if err != nil {
 			return err
 		}
 	}
@@ -227,7 +272,32 @@ func (s *DefaultMessageStore) dispatchUnit(m *record.Meta) error {
 		s.dispatching.mu.end = max(end, s.dispatching.mu.end)
 		s.dispatching.mu.last = withoutViews(m)
 	}
-	return nil
+	return homeless
+}
+
+// appendUnits gives m its units, all of them although some cannot be.
+func (s *DefaultMessageStore) appendUnits(m *record.Meta) error {
+	var homeless error
+	switch {
+	case m.HasUnit() && m.QueueOffset > recovery.MaxQueueOffset:
+		homeless = fmt.Errorf("dispatch record at %d to %s-%d: queue offset %d: %w", m.PhyOffset, m.Topic, m.QueueID, m.QueueOffset, consumequeue.ErrMalformed)
+	default:
+		if homeless = s.queues.Dispatch(m); homeless != nil && !noQueue(homeless) {
+			return homeless
+		}
+	}
+	if !s.o.MultiDispatch {
+		return homeless
+	}
+	for at := range multiSlots(m) {
+		if at.QueueOffset > recovery.MaxQueueOffset {
+			continue
+		}
+		if err := s.queues.Append(at, m); err != nil && !noQueue(err) {
+			return err
+		}
+	}
+	return homeless
 }
 
 // DispatchStep dispatches at most max records and returns how many; 0 and nil when there is nothing more yet. It is for stores without background goroutines.

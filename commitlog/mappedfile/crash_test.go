@@ -203,6 +203,7 @@ type history struct {
 	may     [][]byte // per stream offset: what it may hold beside 0; the last is what it holds now
 	durable int64    // [min, durable) is exactly the last of may
 	min     int64
+	syncDir func() error // nil = creation is durable
 }
 
 func (h *history) write(off int64, b []byte) {
@@ -219,6 +220,9 @@ func (h *history) step() error {
 	switch h.rng.IntN(12) {
 	case 0, 1:
 		flushed, err := h.s.Flush()
+		if err == nil && h.syncDir != nil {
+			err = h.syncDir()
+		}
 		if err == nil {
 			h.durable = flushed
 			for at := h.s.Min(); at < flushed; at++ {
@@ -283,9 +287,13 @@ func TestWhatWasFlushedSurvivesEveryCrash(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 7))
 		fsys, dir := faultfs.New(), filepath.FromSlash("/a/b/q")
 		o := mappedfile.SequenceOptions{FS: fsys, Dir: dir, FileSize: fileSize, Sparse: seed%3 == 0, AllocWindow: 4096, Ahead: seed%2 == 0, Prewrite: seed%5 == 0}
+		o.AfterCrash = o.Sparse
 		s, err := mappedfile.OpenSequence(o)
 		ok(t, err)
 		h := &history{s: s, rng: rng}
+		if o.Sparse {
+			h.syncDir = func() error { return fsys.SyncDir(dir) }
+		}
 		fsys.FailFrom(1+rng.Int64N(120), nil)
 		steps := 0
 		for err = nil; err == nil && steps < 200; steps++ {

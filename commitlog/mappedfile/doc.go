@@ -8,7 +8,7 @@
 //     may still refuse an overwrite of an allocated block: put stores on ext4 or XFS. One that cannot allocate gets zeros written instead.)
 //   - Length. It is checked when a file is mapped. Whoever shortens a mapped file from outside makes the next touch of the lost part a fatal signal (SIGBUS): the store's lock file keeps other stores
 //     away, not other programs.
-//   - Durability. Stores are durable after Flush, files and their removal when the call returns that made or removed them. After a failed sync the kernel may have dropped the pages, so that failure is final.
+//   - Durability. Stores are durable after Flush, files and their removal when the call returns that made or removed them (queue files, which can be made again, after Flush and a sync of their directories: a sync for each would cost milliseconds a queue). After a failed sync the kernel may have dropped the pages, so that failure is final.
 //
 // All of that passes through FS, so that package faultfs can fail it, or cut the power, at any point.
 //

@@ -60,7 +60,7 @@ type FileError struct {
 func (e *FileError) Error() string {
 	switch {
 	case errors.Is(e.Err, ErrWrongSize):
-		return fmt.Sprintf("%s is %d bytes long, files here must be %d: set the file size that the store was written with, or move this file out of the directory", e.Path, e.Size, e.Want)
+		return fmt.Sprintf("%s is %d bytes long, files here must be %d: if the store was written with that size, set it; if this file was cut, restore it from a copy; if it does not belong here, move it out of the directory", e.Path, e.Size, e.Want)
 	case errors.Is(e.Err, ErrNotRegular):
 		return fmt.Sprintf("%s has the name of a segment but is a directory, link or device: move it out of the directory", e.Path)
 	default:

@@ -11,13 +11,14 @@ type MapMode uint8
 const (
 	MapExisting     MapMode = iota // map what is there, writable; size 0 = the file's own length, else it must be equal (ErrWrongSize)
 	MapCreate                      // create (fs.ErrExist if there), allocate every block of size, map; ErrDiskFull here, never a signal later
-	MapCreateSparse                // create at full length, no block allocated: Allocate ranges before storing into them
+	MapCreateSparse                // create at full length, no block allocated: Allocate ranges before storing into them. Nothing is durable yet, see FS
 	MapReadOnly                    // map what is there, read-only: a store into Bytes is a fault
 )
 
 // FS is what mapped files need of a file system: OS in production, faultfs in tests. Its methods may be called by any number of goroutines.
 //
-// A created file is durable, with its name and length and (MapCreate) its blocks, when Map returns; after an error it is not there.
+// A file made by MapCreate is durable, with its name, length and blocks, when Map returns. One made by MapCreateSparse is not, so that it costs no sync: its length is durable
+// (with what is synced) after a Sync of any part, its name after SyncDir; until then a power loss may leave it with length 0, or not at all. After an error the file is not there.
 // Remove and Rename are durable after SyncDir of the directory. What a file holds is durable after Mapping.Sync or WriteFileDurable.
 type FS interface {
 	Map(path string, size int64, mode MapMode) (Mapping, error)
@@ -26,6 +27,7 @@ type FS interface {
 	WriteFileDurable(path string, b []byte) error // temp, sync, rename, sync dir: after a crash the old bytes or the new ones; one writer per path at a time
 	ReadDir(dir string) ([]Info, error)           // sorted by name; fs.ErrNotExist if missing
 	MkdirAll(dir string) error                    // durable: each created directory's parent is synced
+	Mkdir(dir string) error                       // one directory: fs.ErrExist if there, fs.ErrNotExist without its parent. Durable after SyncDir of the parent
 	Remove(path string) error
 	RemoveDir(dir string) error // an empty directory
 	Rename(oldPath, newPath string) error

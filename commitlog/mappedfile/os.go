@@ -71,11 +71,13 @@ func createMapped(path string, size int64, allocate bool) (_ *osMapping, err err
 			return nil, diskFull(err, path, size)
 		}
 	}
-	if err = f.Sync(); err != nil {
-		return nil, diskFull(err, path, size)
-	}
-	if err = syncDir(filepath.Dir(path)); err != nil {
-		return nil, err
+	if allocate {
+		if err = f.Sync(); err != nil {
+			return nil, diskFull(err, path, size)
+		}
+		if err = syncDir(filepath.Dir(path)); err != nil {
+			return nil, err
+		}
 	}
 	return mapFile(f, path, size, false)
 }
@@ -290,7 +292,8 @@ func (osFS) WriteFileDurable(path string, b []byte) (err error) {
 		return fmt.Errorf("write %s: it is this process's lock file", path)
 	}
 	tmp := path + tmpExt
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, filePerm)
+	_ = os.Remove(tmp) // of a crash, or whatever it is: to write through a link, or into a pipe, would be worse than an error
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, filePerm)
 	if err != nil {
 		return diskFull(fmt.Errorf("write file: %w", err), path, int64(len(b)))
 	}
@@ -357,6 +360,13 @@ func (osFS) MkdirAll(dir string) error {
 		if err := syncDir(filepath.Dir(missing[i])); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+func (osFS) Mkdir(dir string) error {
+	if err := os.Mkdir(dir, dirPerm); err != nil {
+		return diskFull(fmt.Errorf("make directory: %w", err), dir, 0)
 	}
 	return nil
 }

@@ -22,7 +22,13 @@ type SequenceOptions struct {
 	ReadOnly bool
 	// Sparse: files are created at full length without blocks, which are allocated in AllocWindow steps ahead of the write position (queue files).
 	// Otherwise every block of a file is allocated when it is created or first written after open (commit log).
-	Sparse      bool
+	// The creation of such files is not durable: Flush makes their bytes and lengths durable, the names are the caller's to sync (see Made), before it says that anything is.
+	Sparse bool
+	// AfterCrash, for sequences whose bytes can be made again: no file made since the last flush need have survived whole. A file of length 0, or one that is missing, ends the sequence;
+	// it and what lies behind is left alone until TruncateTo or the next new file removes it. Lengths that are neither 0 nor FileSize do not come from that, and are refused as always.
+	AfterCrash bool
+	// MakeDir makes Dir when the first file needs it; nil = FS.MkdirAll, durable.
+	MakeDir     func() error
 	AllocWindow int64 // default 64 KiB for sparse sequences
 	Ahead       bool  // make the next file ahead, in one goroutine, once the current one is half full
 	Populate    int64 // bytes at most faulted in ahead of the write position by the same goroutine; 0 = none. The window follows the writer's speed: what is populated long before it is written would be written twice
@@ -36,6 +42,8 @@ type SequenceOptions struct {
 type Sequence struct {
 	o       SequenceOptions
 	strays  []string
+	left    []string // paths of what a crash left behind the sequence's end, ascending; the writer's own after open
+	made    atomic.Int64
 	files   atomic.Pointer[[]*file] // ascending, contiguous, never changed in place; nil = closed
 	max     atomic.Int64
 	flushed atomic.Int64
@@ -54,7 +62,7 @@ type Sequence struct {
 
 // OpenSequence lists the directory (a missing one is an empty sequence; it is created with the first file). Every file named by 20 digits must be regular,
 // start at a multiple of FileSize and be FileSize long: else a *FileError that names it and says what to do. A hole in the sequence is a *CorruptError.
-// Other names are ignored and reported by Strays. A last file of length 0, left by a crash while it was created, is removed (ignored if ReadOnly).
+// Other names are ignored and reported by Strays. A last file of length 0, left by a crash while it was created, is removed (ignored if ReadOnly). SequenceOptions.AfterCrash forgives more.
 // Max is Min (nothing readable) until SetMax.
 func OpenSequence(o SequenceOptions) (_ *Sequence, err error) {
 	if o.FS == nil {
@@ -114,7 +122,7 @@ func OpenSequence(o SequenceOptions) (_ *Sequence, err error) {
 	return s, nil
 }
 
-// segments picks and checks the files of the sequence, and removes an empty last one.
+// segments picks and checks the files of the sequence, and removes an empty last one unless it may lie there for a while.
 func (s *Sequence) segments(entries []Info) ([]Info, error) {
 	var segments []Info
 	for _, e := range entries {
@@ -127,28 +135,54 @@ func (s *Sequence) segments(entries []Info) ([]Info, error) {
 		if !e.Regular {
 			return nil, &FileError{Path: path, Size: e.Size, Want: s.o.FileSize, Err: ErrNotRegular}
 		}
-		if start < 0 || start%s.o.FileSize != 0 || start > math.MaxInt64-s.o.FileSize {
+		if (start < 0 || start%s.o.FileSize != 0 || start > math.MaxInt64-s.o.FileSize) && !(s.o.AfterCrash && e.Size == 0) {
 			return nil, &FileError{Path: path, Size: e.Size, Want: s.o.FileSize, Err: ErrMisplaced}
 		}
 		segments = append(segments, e)
 	}
 	slices.SortFunc(segments, func(a, b Info) int { return cmpString(a.Name, b.Name) })
+	end := len(segments) // what counts
 	for i, e := range segments {
-		if e.Size == s.o.FileSize {
-			continue
-		}
 		path := filepath.Join(s.o.Dir, e.Name)
-		if e.Size != 0 || i != len(segments)-1 {
+		switch last := i == len(segments)-1; {
+		case e.Size == 0 && (last || s.o.AfterCrash):
+			end = min(end, i)
+		case e.Size != s.o.FileSize:
 			return nil, &FileError{Path: path, Size: e.Size, Want: s.o.FileSize, Err: ErrWrongSize}
+		case s.o.AfterCrash && i > 0 && s.gap(segments[i-1], e):
+			end = min(end, i)
 		}
-		if !s.o.ReadOnly {
-			if err := s.unlink(path); err != nil {
-				return nil, fmt.Errorf("remove empty file: %w", err)
-			}
-		}
-		segments = segments[:i]
 	}
-	return segments, nil
+	for _, e := range segments[end:] {
+		s.left = append(s.left, filepath.Join(s.o.Dir, e.Name))
+	}
+	if !s.o.AfterCrash {
+		if err := s.clearLeft(); err != nil {
+			return nil, fmt.Errorf("remove empty file: %w", err)
+		}
+	}
+	return segments[:end], nil
+}
+
+// gap reports whether a file is missing between two.
+func (s *Sequence) gap(a, b Info) bool {
+	x, _ := parseName(a.Name)
+	y, _ := parseName(b.Name)
+	return x+s.o.FileSize != y
+}
+
+// clearLeft removes what a crash left behind the sequence's end, the last file first and each durably.
+func (s *Sequence) clearLeft() error {
+	if s.o.ReadOnly {
+		return nil
+	}
+	for n := len(s.left) - 1; n >= 0; n-- {
+		if err := s.unlink(s.left[n]); err != nil {
+			return err
+		}
+		s.left = s.left[:n]
+	}
+	return nil
 }
 
 func cmpString(a, b string) int {
@@ -207,6 +241,9 @@ func (s *Sequence) Max() int64 { return s.max.Load() }
 
 // Flushed is how far the stream is durable: bytes below survive a power loss.
 func (s *Sequence) Flushed() int64 { return s.flushed.Load() }
+
+// Made counts the files that were made since the sequence was opened: the names of those of a sparse sequence are durable once Dir, and what holds its own name, was synced after.
+func (s *Sequence) Made() int64 { return s.made.Load() }
 
 // Err is the first failure of a sync, which every later Flush returns; nil if there was none.
 func (s *Sequence) Err() error {
@@ -360,10 +397,17 @@ func (s *Sequence) create(start int64) (*file, error) {
 		return nil, fmt.Errorf("append to %s: offsets are used up: %w", s.o.Dir, ErrEndOfFile)
 	}
 	if !s.dirMade.Load() {
-		if err := s.o.FS.MkdirAll(s.o.Dir); err != nil {
+		makeDir := s.o.MakeDir
+		if makeDir == nil {
+			makeDir = func() error { return s.o.FS.MkdirAll(s.o.Dir) }
+		}
+		if err := makeDir(); err != nil {
 			return nil, err
 		}
 		s.dirMade.Store(true)
+	}
+	if err := s.clearLeft(); err != nil {
+		return nil, fmt.Errorf("remove what a crash left: %w", err)
 	}
 	mode := MapCreate
 	if s.o.Sparse {
@@ -374,6 +418,7 @@ func (s *Sequence) create(start int64) (*file, error) {
 	if err != nil {
 		return nil, fmt.Errorf("next file: %w", err)
 	}
+	s.made.Add(1)
 	f := newFile(m, path, start)
 	if !s.o.Sparse {
 		f.allocated.Store(s.o.FileSize)
@@ -520,7 +565,7 @@ func (s *Sequence) Flush() (flushed int64, err error) {
 	to := s.max.Load() // before the list: every file below it is there, or was dropped
 	from := s.flushed.Load()
 	for _, f := range s.list() {
-		if f.end <= from || f.start >= to {
+		if f.end <= from || f.start >= to || from >= to {
 			continue
 		}
 		if !f.acquire() {
@@ -618,6 +663,9 @@ func (s *Sequence) Remove() error {
 	files := s.list()
 	if err := s.Close(); err != nil {
 		return err
+	}
+	if err := s.clearLeft(); err != nil {
+		return fmt.Errorf("remove what a crash left: %w", err)
 	}
 	for _, f := range slices.Backward(files) {
 		if err := s.unlink(f.path); err != nil {

@@ -486,6 +486,7 @@ func TestOverwriteIsDurable(t *testing.T) {
 	mustPut(t, s, block('a', 100))
 	ok(t, s.Overwrite(6000, []byte("xyz")))
 	wantErr(t, "beyond the file", s.Overwrite(fileSize-1, []byte("xy")), mappedfile.ErrNotFound)
+	ok(t, fsys.SyncDir(dir))
 	b, err := fsys.Crash(seeded(t, 1)).ReadFile(filepath.Join(dir, "00000000000000000000"))
 	ok(t, err)
 	if string(b[6000:6003]) != "xyz" {

@@ -25,7 +25,7 @@ func (s *Sequence) TruncateTo(end int64, keep func(off int64, b []byte) error) e
 	}
 	files := *l
 	if len(files) == 0 && end == s.max.Load() {
-		return nil
+		return s.clearLeft()
 	}
 	if len(files) == 0 || end < files[0].start || end > files[len(files)-1].end {
 		return fmt.Errorf("truncate %s to %d: outside its files: %w", s.o.Dir, end, ErrNotFound)
@@ -50,6 +50,9 @@ func (s *Sequence) TruncateTo(end int64, keep func(off int64, b []byte) error) e
 	}
 	s.max.Store(end)
 	s.flushed.Store(min(s.flushed.Load(), end))
+	if err := s.clearLeft(); err != nil {
+		return s.fail(fmt.Errorf("truncate %s to %d: %w", s.o.Dir, end, err))
+	}
 	for i := len(files) - 1; i > first; i-- {
 		if err := s.unlink(files[i].path); err != nil {
 			return s.fail(fmt.Errorf("truncate %s to %d: %w", s.o.Dir, end, err))

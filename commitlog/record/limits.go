@@ -54,7 +54,7 @@ func (m *Message) check(l *Limits) (p plan, err error) {
 	case n > maxTopicBytesV2:
 		return p, fmt.Errorf("%w: %d bytes, at most %d even in version 2", ErrTopicTooLong, n, maxTopicBytesV2)
 	case n > maxTopicBytesV1 && !l.AllowV2:
-		return p, fmt.Errorf("%w: %d bytes of UTF-8, at most %d in version 1 (Limits.AllowV2 allows %d)", ErrTopicTooLong, n, maxTopicBytesV1, maxTopicBytesV2)
+		return p, fmt.Errorf("%w: %d bytes of UTF-8, at most %d in version 1 (%d with AllowV2)", ErrTopicTooLong, n, maxTopicBytesV1, maxTopicBytesV2)
 	case n > maxTopicBytesV1:
 		p.version = V2
 	default:
@@ -64,7 +64,7 @@ func (m *Message) check(l *Limits) (p plan, err error) {
 	case 0, V1:
 	case V2:
 		if !l.AllowV2 {
-			return p, fmt.Errorf("%w: %d is asked for, at most %d without Limits.AllowV2", ErrVersion, m.Version, V1)
+			return p, fmt.Errorf("%w: %d is asked for, at most %d without AllowV2", ErrVersion, m.Version, V1)
 		}
 		p.version = V2
 	default:
@@ -79,7 +79,7 @@ func (m *Message) check(l *Limits) (p plan, err error) {
 		return p, fmt.Errorf("%w: %d bytes, at most %d", ErrPropertiesTooLong, p.propertiesLen, maxPropertiesBytes)
 	}
 	if n := int64(len(m.Body)); n > l.maxBody() {
-		return p, fmt.Errorf("%w: %d bytes, at most %d (Limits.MaxMessageSize)", ErrBodyTooLong, n, l.maxBody())
+		return p, fmt.Errorf("%w: %d bytes, at most %d (MaxMessageSize)", ErrBodyTooLong, n, l.maxBody())
 	}
 	if p.sysFlag, err = hostFlag(m.BornHost, m.SysFlag, FlagBornHostV6, "born host"); err != nil {
 		return p, err
@@ -97,7 +97,7 @@ func (m *Message) check(l *Limits) (p plan, err error) {
 
 func (l *Limits) checkSize(size int64) error {
 	if most := l.maxRecord(); size > most {
-		return fmt.Errorf("%w: %d bytes, at most %d (Limits.MaxMessageSize and 64 KiB)", ErrRecordTooLong, size, most)
+		return fmt.Errorf("%w: %d bytes, at most %d (MaxMessageSize and 64 KiB)", ErrRecordTooLong, size, most)
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ type Message struct {
 	ReconsumeTimes            int32             `json:"reconsumeTimes"`
 	PreparedTransactionOffset int64             `json:"preparedTransactionOffset"`
 	BodyCRC                   uint32            `json:"bodyCRC"`
-	BodyLength                int               `json:"bodyLength"` // after decompression
+	BodyLength                int               `json:"bodyLength"` // as stored, so compressed if it is; -1 = there is no body
 	Properties                map[string]string `json:"properties"`
 	MsgID                     string            `json:"msgId"`
 }

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -102,6 +103,9 @@ func (s *Store) put(ctx context.Context, m *record.Message) (store.PutResult, er
 	if len(m.Body) > s.o.MaxMessageSize {
 		return store.PutResult{}, illegal("body of %d bytes", len(m.Body))
 	}
+	if bytes.IndexByte(m.Properties, 0) >= 0 {
+		return store.PutResult{}, illegal("a zero byte in the properties")
+	}
 	ms, err := s.appendAll(m, []*record.Message{m})
 	if err != nil {
 		return store.PutResult{}, err
@@ -141,6 +145,9 @@ func (s *Store) putBatch(ctx context.Context, m *record.Message, items []record.
 		c.Properties = append(c.Properties, m.Properties...)
 		if err := s.checkMultiDispatch(c.Properties); err != nil {
 			return store.PutResult{}, err
+		}
+		if bytes.IndexByte(c.Properties, 0) >= 0 {
+			return store.PutResult{}, illegal("a zero byte in the properties of item %d", i)
 		}
 		ms[i] = &c
 	}

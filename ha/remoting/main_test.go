@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -77,8 +78,9 @@ func echo(_ context.Context, _ net.Addr, req *Command) (*Command, error) {
 	return &Command{Body: req.Body, ExtFields: req.ExtFields}, nil
 }
 
-// isOver says whether the other end closed the connection; it waits for it.
+// isOver says whether the other end closes the connection; it waits for it.
 func isOver(c net.Conn) bool {
+	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
 	_, err := io.Copy(io.Discard, c)
 	return err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe)
 }

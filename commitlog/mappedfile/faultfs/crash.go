@@ -40,9 +40,6 @@ func (f *FS) syncDir(dir string) {
 			return false
 		}
 		f.mu.durable.apply(o)
-		if o.n != nil {
-			o.n.unsized = false
-		}
 		return true
 	})
 }

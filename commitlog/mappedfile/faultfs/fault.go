@@ -19,7 +19,7 @@ const (
 	OpRename
 	OpRemove // also of a directory
 	OpWriteFile
-	OpMkdir // only when there is something to make
+	OpMkdir // of MkdirAll only when there is something to make
 	OpPrewrite
 )
 

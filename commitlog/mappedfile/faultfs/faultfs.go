@@ -1,7 +1,7 @@
 // Package faultfs is mappedfile.FS in memory, able to fail any operation, to fill up, and to lose power.
 //
-// Each file has two images: what a process sees, and what is on the device. Sync copies exactly its range from the first to the second; names, and the lengths of
-// files whose creation failed half-way, are durable only after SyncDir. Kill ends the process: the first image survives. Crash cuts the power: of what was not synced, each 4 KiB
+// Each file has two images: what a process sees, and what is on the device. Sync copies exactly its range from the first to the second; names are durable only after SyncDir, the length
+// of a file made by MapCreateSparse after a Sync of it, before that a crash may leave it empty. Kill ends the process: the first image survives. Crash cuts the power: of what was not synced, each 4 KiB
 // page is kept, lost, or torn at 512-byte sectors, and each directory operation has happened or not. After either the old FS is dead and the returned one is what survived.
 //
 // A failed Sync behaves as the kernel's: some pages reached the device, the others are dropped, and a later Sync that succeeds does not write them.
@@ -75,7 +75,7 @@ type node struct {
 	mem, dur  []byte
 	allocated []bool         // by page
 	dropped   map[int][]byte // pages that a failed sync gave up, as they were
-	unsized   bool           // the length is not durable
+	unsized   bool           // the length is not durable: until a Sync
 	modTime   time.Time
 	links     int
 	maps      int
@@ -251,7 +251,11 @@ func (f *FS) Map(path string, size int64, mode mappedfile.MapMode) (mappedfile.M
 	}
 	f.setLink(path, n)
 	f.change(dirOp{kind: dirCreate, path: path, n: n})
-	f.syncDir(filepath.Dir(path))
+	if mode == mappedfile.MapCreate {
+		f.syncDir(filepath.Dir(path))
+	} else {
+		n.unsized = true
+	}
 	return f.mapping(path, n, false), nil
 }
 
@@ -408,6 +412,28 @@ func (f *FS) MkdirAll(dir string) error {
 		}
 	}
 	return fault
+}
+
+// Mkdir is described at mappedfile.FS.
+func (f *FS) Mkdir(dir string) error {
+	dir = filepath.Clean(dir)
+	done, fault, err := f.begin(Op{Kind: OpMkdir, Path: dir}, true)
+	if err != nil {
+		return err
+	}
+	defer done()
+	switch {
+	case fault != nil:
+		return fault
+	case f.isDir(dir) || f.mu.seen.files[dir] != nil:
+		return &fs.PathError{Op: "mkdir", Path: dir, Err: syscall.EEXIST}
+	}
+	if err := f.checkParent("mkdir", dir); err != nil {
+		return err
+	}
+	f.mu.seen.dirs[dir] = true
+	f.change(dirOp{kind: dirMkdir, path: dir})
+	return nil
 }
 
 // Remove is described at mappedfile.FS.

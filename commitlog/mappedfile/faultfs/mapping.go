@@ -68,6 +68,9 @@ func (m *mapping) Sync(off, n int64) error {
 		}
 		m.n.dropped[p] = m.n.pageImage(p, a, b)
 	})
+	if fault == nil && n > 0 {
+		m.n.unsized = false
+	}
 	return fault
 }
 

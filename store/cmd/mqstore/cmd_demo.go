@@ -289,7 +289,7 @@ func (d *demo) get(topic string, queueID int32, from int64, tags string) (*store
 
 // goOn puts and gets on in the recovered store.
 func (d *demo) goOn() error {
-	d.say("\n4. Life goes on: more puts, and gets by tag and by time.")
+	d.say("\n4. Life goes on: more puts, and gets by tag, by time and by key.")
 	rng := rand.New(rand.NewPCG(3, 4))
 	first := int64(-1)
 	var stored time.Time
@@ -345,7 +345,7 @@ func (d *demo) goOn() error {
 		return nothing("the message at queue offset %d was stored at %v, but the first one of that time is said to be %d", first, stored, at)
 	}
 	d.say("   %d put, %d found by tag; the first one since %s is queue offset %d.", more, got, stamp(stored.UnixMilli()), at)
-	return nil
+	return d.query(fmt.Sprintf("order-%d", more-1), d.acks[len(d.acks)-1].PhyOffset)
 }
 
 // reopen closes the store properly, opens it once more and proves everything again.
@@ -384,6 +384,23 @@ func demoMessage(rng *rand.Rand, topic string, queueID int32) *record.Message {
 	}
 	host := record.HostFrom(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 10911))
 	return &record.Message{Topic: topic, QueueID: queueID, BornTimestamp: time.Now().UnixMilli(), BornHost: host, StoreHost: host, Body: body}
+}
+
+// query finds the message that was put with the key.
+func (d *demo) query(key string, phyOffset int64) error {
+	if err := d.store.WaitIndexed(d.e.ctx, d.store.MaxPhyOffset()); err != nil {
+		return err
+	}
+	r, err := d.store.Query(d.e.ctx, store.QueryRequest{Topic: "orders", Key: key})
+	if err != nil {
+		return err
+	}
+	defer r.Release()
+	if len(r.Records) != 1 || r.Records[0].PhyOffset != phyOffset {
+		return nothing("key %s is found in %d messages, put was the one at %d", key, len(r.Records), phyOffset)
+	}
+	d.say("   The key %s finds its message, at %d.", key, phyOffset)
+	return nil
 }
 
 // demoWriterCmd is the process that demo kills: it puts for ever, and writes a line for each put that has returned.

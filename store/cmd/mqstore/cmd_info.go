@@ -3,7 +3,9 @@ package main
 import (
 	"errors"
 	"io"
+	"io/fs"
 
+	"github.com/mqstore/mqstore/store"
 	"github.com/mqstore/mqstore/store/internal/repair"
 )
 
@@ -13,7 +15,7 @@ type infoCmd struct {
 }
 
 func (*infoCmd) Help() string {
-	return "Counting the messages reads the log once; damage met on the way, or behind the log's end, gives exit code 1."
+	return "Counting the messages reads the log once. Damage met on the way or behind the log's end, queues that lack units, and whatever else opening the store would have to mend is said on stderr, and gives exit code 1. Bodies are not checked against their CRC: mqstore dump does that. Of a store that cannot be opened it says what the files tell."
 }
 
 func (*infoCmd) Examples() string {
@@ -54,42 +56,69 @@ func (c *infoCmd) Run(e *env) error {
 		return err
 	}
 	defer l.close()
-	s, err := l.open()
-	if err != nil {
-		return err
+	j := infoJSON{MinPhyOffset: -1, Segments: len(l.files.Segments()), SegmentSize: l.files.SegmentSize(), FirstStoreTimestamp: -1, LastStoreTimestamp: -1}
+	findings := 0
+	cannot := func(what string, err error) {
+		e.note("note: %s: %s", what, printable(explain(c.Dir, err).Error()))
+		findings++
 	}
-	st := s.Stats()
-	j := infoJSON{MinPhyOffset: st.MinPhyOffset, MaxPhyOffset: st.MaxPhyOffset, Segments: len(l.files.Segments()), SegmentSize: l.files.SegmentSize(),
-		FirstStoreTimestamp: -1, LastStoreTimestamp: -1}
+	var dropped int64
+	queues := map[string]int{}
+	s, err := l.open()
+	switch {
+	case err == nil:
+		st := s.Stats()
+		j.MinPhyOffset, j.MaxPhyOffset = st.MinPhyOffset, st.MaxPhyOffset
+		dropped = s.Recovery().DroppedBytes
+		for _, q := range s.Queues() {
+			queues[q.Topic]++
+			j.Queues++
+		}
+	case errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist):
+		return err
+	default:
+		cannot("the store cannot be opened as it is", err)
+		if segs := l.files.Segments(); len(segs) > 0 {
+			j.MinPhyOffset, j.MaxPhyOffset = segs[0].Start, segs[len(segs)-1].End()
+		}
+		all, err := l.files.Queues()
+		if err != nil {
+			return explain(c.Dir, err)
+		}
+		for _, q := range all {
+			queues[q.Topic]++
+			j.Queues++
+		}
+	}
+	j.Topics = len(queues)
 	if j.CleanExit, err = l.files.CleanExit(); err != nil {
 		return explain(c.Dir, err)
 	}
-	topics := map[string]bool{}
-	for _, q := range s.Queues() {
-		topics[q.Topic] = true
-		j.Queues++
-	}
-	j.Topics = len(topics)
 	page, err := l.files.Checkpoint()
 	if err != nil {
-		return explain(c.Dir, err)
+		cannot("the checkpoint cannot be read, so that opening the store reads more of the log", err)
 	}
 	j.Checkpoint = checkpointJSON{page.PhysicMsgTimestamp, page.LogicsMsgTimestamp, page.IndexMsgTimestamp}
 	ix, err := l.files.Index()
 	if err != nil {
-		return explain(c.Dir, err)
+		cannot("the index cannot be read", err)
+	}
+	if s != nil {
+		if own := s.Stats().Index; own.Kind == string(store.IndexPebble) {
+			ix = repair.Index{Kind: own.Kind, ProgressPhyOffset: own.ProgressPhyOffset, Entries: own.Entries}
+		}
 	}
 	j.Index = indexJSON{ix.Kind, ix.ProgressPhyOffset, ix.Entries}
-	damage, behind, err := c.count(l, &j)
+	damage, behind, err := c.count(l, &j, dropped)
 	if err != nil {
 		return err
 	}
+	findings += l.noted
 	if c.JSON {
 		err = e.json(j)
 	} else {
 		c.print(l, &j, ix)
 	}
-	dropped := s.Recovery().DroppedBytes
 	switch {
 	case err != nil:
 		return err
@@ -98,13 +127,15 @@ func (c *infoCmd) Run(e *env) error {
 	case dropped > 0 && !l.live:
 		return nothing("the log is damaged at its end, %d: %s in the %s behind (mqstore dump shows them)", j.MaxPhyOffset,
 			count(behind, "whole record", "whole records"), count(dropped, "byte", "bytes"))
+	case findings > 0:
+		return nothing("%s, noted above", count(findings, "finding", "findings"))
 	}
 	return nil
 }
 
 // count reads the log for what only its records know: up to the end that the store was opened with and, if damage is what
 // ended it there, how many whole records lie behind.
-func (c *infoCmd) count(l *look, j *infoJSON) (damage int, behind int64, err error) {
+func (c *infoCmd) count(l *look, j *infoJSON, dropped int64) (damage int, behind int64, err error) {
 	r, err := l.files.ReadLog(0)
 	if err != nil {
 		return 0, 0, explain(c.Dir, err)
@@ -113,16 +144,16 @@ func (c *infoCmd) count(l *look, j *infoJSON) (damage int, behind int64, err err
 	r.MetaOnly = true
 	bar := l.e.progress(false)
 	defer bar.end()
-	start, end := r.Offset(), j.MaxPhyOffset
+	start, end, last := r.Offset(), j.MaxPhyOffset, r.Offset()
 	total := end - start
-	if segs := l.files.Segments(); l.store.Recovery().DroppedBytes > 0 && len(segs) > 0 {
+	if segs := l.files.Segments(); dropped > 0 && len(segs) > 0 {
 		total = segs[len(segs)-1].End() - start
 	}
 	for {
 		if err := l.e.ctx.Err(); err != nil {
 			return 0, 0, err
 		}
-		if r.Offset() >= end {
+		if r.Offset() >= end && l.store != nil {
 			if l.live {
 				return damage, 0, nil // what has come since
 			}
@@ -137,6 +168,9 @@ func (c *infoCmd) count(l *look, j *infoJSON) (damage int, behind int64, err err
 			continue
 		}
 		if err == io.EOF {
+			if l.store == nil {
+				j.MaxPhyOffset = last
+			}
 			return damage, behind, nil
 		}
 		if err != nil {
@@ -148,6 +182,7 @@ func (c *infoCmd) count(l *look, j *infoJSON) (damage int, behind int64, err err
 			}
 			continue
 		}
+		last = rec.Meta.PhyOffset + int64(rec.Meta.Size)
 		j.Messages++
 		if j.FirstStoreTimestamp < 0 {
 			j.FirstStoreTimestamp = rec.Meta.StoreTimestamp
@@ -168,7 +203,7 @@ func (c *infoCmd) print(l *look, j *infoJSON, ix repair.Index) {
 	case j.CleanExit:
 		line("state", "closed cleanly")
 	default:
-		line("state", "NOT closed cleanly: the abort file is there, and the next opening recovers")
+		line("state", "NOT closed cleanly: the abort file is there; the next opening recovers")
 	}
 	if j.Segments == 0 {
 		line("log", "empty: no files")
@@ -180,10 +215,15 @@ func (c *infoCmd) print(l *look, j *infoJSON, ix repair.Index) {
 	line("first stored", "%s", stamp(j.FirstStoreTimestamp))
 	line("last stored", "%s", stamp(j.LastStoreTimestamp))
 	line("queues", "%s in %s", count(j.Queues, "queue", "queues"), count(j.Topics, "topic", "topics"))
-	line("checkpoint", "log %s, queues %s, index %s", stamp(j.Checkpoint.PhysicMsgTimestamp), stamp(j.Checkpoint.LogicsMsgTimestamp), stamp(j.Checkpoint.IndexMsgTimestamp))
-	if ix.Kind == "none" {
+	line("checkpoint", "log up to    %s", stamp(j.Checkpoint.PhysicMsgTimestamp))
+	line("", "queues up to %s", stamp(j.Checkpoint.LogicsMsgTimestamp))
+	line("", "index up to  %s", stamp(j.Checkpoint.IndexMsgTimestamp))
+	switch ix.Kind {
+	case "none":
 		line("index", "none")
-	} else {
+	case string(store.IndexPebble):
+		line("index", "%s, %s, up to physical offset %d", ix.Kind, count(ix.Entries, "entry", "entries"), ix.ProgressPhyOffset)
+	default:
 		line("index", "%s, %s, %s, up to physical offset %d", ix.Kind, count(ix.Files, "file", "files"), count(ix.Entries, "entry", "entries"), ix.ProgressPhyOffset)
 	}
 }

@@ -38,12 +38,8 @@ func (c *queuesCmd) Run(e *env) error {
 	}
 	var t *table
 	if !c.JSON {
-		topics := make([]string, len(all))
-		for i, q := range all {
-			topics[i] = q.Topic
-		}
-		t = e.table(column{"TOPIC", widest(len("TOPIC"), topics...)}, column{"QUEUE", -5}, column{"MIN", -10}, column{"MAX", -10},
-			column{"UNITS", -10}, column{"MINPHY", -14}, column{"MAXPHY", -14})
+		t = e.table(column{"TOPIC", 40}, column{"QUEUE", -10}, column{"MIN", -20}, column{"MAX", -20}, column{"UNITS", -20},
+			column{"MINPHY", -20}, column{"MAXPHY", -20})
 	}
 	for _, q := range all {
 		if err := e.ctx.Err(); err != nil {

@@ -108,7 +108,7 @@ func (c *unitsCmd) Run(e *env) error {
 			continue
 		}
 		if t == nil {
-			t = e.table(column{"QOFFSET", -12}, column{"PHYOFFSET", -14}, column{"SIZE", -8}, column{"TAGSCODE", -20}, column{"EXTENSION", 0})
+			t = e.table(column{"QOFFSET", -20}, column{"PHYOFFSET", -20}, column{"SIZE", -11}, column{"TAGSCODE", -20}, column{"EXTENSION", 0})
 		}
 		t.row(itoa(u.QueueOffset), itoa(u.PhyOffset), itoa(u.Size), itoa(u.TagsCode), extension(u))
 	}

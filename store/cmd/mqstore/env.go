@@ -22,6 +22,7 @@ type env struct {
 	stdout io.Writer // below out: asked only whether it is a terminal
 	stderr io.Writer
 	enc    *json.Encoder // over out, once used
+	open   *table        // whose rows may not all be in out yet; nil: none
 }
 
 // jsonFlag is the flag of every verb that has results.
@@ -38,62 +39,103 @@ func (e *env) json(v any) error {
 	return e.enc.Encode(v)
 }
 
-func (e *env) printf(format string, args ...any) { fmt.Fprintf(e.out, format, args...) }
+func (e *env) printf(format string, args ...any) {
+	e.settle()
+	fmt.Fprintf(e.out, format, args...)
+}
+
+func (e *env) settle() {
+	if e.open != nil {
+		e.open.settle()
+	}
+}
+
+// flush writes what was printed.
+func (e *env) flush() error {
+	e.settle()
+	return e.out.Flush()
+}
 
 // note says on stderr what a reader of the results should know.
 func (e *env) note(format string, args ...any) {
-	e.out.Flush() // in the order in which things were said
+	e.flush() // in the order in which things were said
 	fmt.Fprintf(e.stderr, "mqstore: "+format+"\n", args...)
 }
 
-// table prints rows as they come, so its column widths are given and not measured: a wider cell pushes its row only.
+// table prints rows with columns as wide as the first rows need, so that what is short fits a terminal; rows come as they
+// are made after that. A cell that is wider pushes its own row only.
 type table struct {
-	e    *env
-	cols []column
+	e      *env
+	cols   []column
+	widths []int // nil: rows are still collected
+	rows   [][]string
 }
 
 type column struct {
 	name  string
-	width int // negative: aligned to the right
+	widen int // how wide it may become for its cells; negative: aligned to the right. 0: the last one, never padded
 }
 
+// measuredRows is how many rows are looked at before the widths are settled.
+const measuredRows = 100
+
 func (e *env) table(cols ...column) *table {
-	t := &table{e, cols}
+	e.flush() // of another table
 	names := make([]string, len(cols))
 	for i, c := range cols {
 		names[i] = c.name
 	}
-	t.row(names...)
-	return t
+	e.open = &table{e: e, cols: cols, rows: [][]string{names}}
+	return e.open
 }
 
 func (t *table) row(cells ...string) {
+	for i, s := range cells {
+		cells[i] = printable(s)
+	}
+	if t.widths != nil {
+		t.print(cells)
+		return
+	}
+	if t.rows = append(t.rows, cells); len(t.rows) > measuredRows {
+		t.settle()
+	}
+}
+
+// settle chooses the widths and prints what was collected.
+func (t *table) settle() {
+	if t.widths != nil {
+		return
+	}
+	t.widths = make([]int, len(t.cols))
+	for i, c := range t.cols {
+		t.widths[i] = utf8.RuneCountInString(c.name)
+		for _, cells := range t.rows {
+			if n := utf8.RuneCountInString(cells[i]); n <= max(c.widen, -c.widen) {
+				t.widths[i] = max(t.widths[i], n)
+			}
+		}
+	}
+	for _, cells := range t.rows {
+		t.print(cells)
+	}
+	t.rows = nil
+}
+
+func (t *table) print(cells []string) {
 	var b strings.Builder
 	for i, s := range cells {
-		s = printable(s)
 		if i > 0 {
 			b.WriteString("  ")
 		}
-		w := t.cols[i].width
-		pad := strings.Repeat(" ", max(0, max(w, -w)-utf8.RuneCountInString(s)))
-		switch {
-		case w < 0:
-			b.WriteString(pad + s)
-		case i == len(cells)-1:
-			b.WriteString(s)
-		default:
-			b.WriteString(s + pad)
+		pad := strings.Repeat(" ", max(0, t.widths[i]-utf8.RuneCountInString(s)))
+		if t.cols[i].widen < 0 {
+			s, pad = pad, s
 		}
+		b.WriteString(s)
+		b.WriteString(pad)
 	}
 	fmt.Fprintln(t.e.out, strings.TrimRight(b.String(), " "))
-}
-
-// widest is the width of a column whose cells are known.
-func widest(least int, cells ...string) int {
-	for _, s := range cells {
-		least = max(least, utf8.RuneCountInString(printable(s)))
-	}
-	return least
 }
 
 // printable is s with everything that a terminal would obey instead of show written as an escape: names come from disk.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"sort"
@@ -27,6 +28,8 @@ type look struct {
 	live  bool // a process has the store open
 	pid   int  // which; 0: unknown
 	store *store.ReadOnlyStore
+	bar   *progress // of opening the store and of what reads all of it
+	noted int       // what was said of the store that an opening would mend, or that was not read
 }
 
 // look opens a store for looking. It says so when the store is live.
@@ -73,20 +76,22 @@ func (l *look) open() (*store.ReadOnlyStore, error) {
 	if l.store != nil {
 		return l.store, nil
 	}
-	p := l.e.progress(false)
-	defer p.end()
-	s, err := store.OpenReadOnly(l.args.Dir, store.Options{CommitLogDir: l.args.CommitLog, OnDamage: store.DamageCut, Progress: p.at})
+	l.bar = l.e.progress(false)
+	defer l.bar.end()
+	o := store.Options{CommitLogDir: l.args.CommitLog, OnDamage: store.DamageCut, Progress: l.bar.at, Index: store.IndexOptions{MaxResults: math.MaxInt32}}
+	s, err := store.OpenReadOnly(l.args.Dir, o)
 	for again := 0; l.live && errors.Is(err, fs.ErrNotExist) && again < 3; again++ { // its process has deleted a file between our listing and opening it
-		s, err = store.OpenReadOnly(l.args.Dir, store.Options{CommitLogDir: l.args.CommitLog, OnDamage: store.DamageCut, Progress: p.at})
+		s, err = store.OpenReadOnly(l.args.Dir, o)
 	}
 	if err != nil {
 		return nil, explain(l.args.Dir, err)
 	}
 	l.store = s
-	p.end()
+	l.bar.end()
 	if !l.live { // whose queues follow its log with a delay, and whose last record may be half written
 		for _, w := range s.Warnings() {
 			l.e.note("note: %s", printable(w))
+			l.noted++
 		}
 	}
 	return s, nil

@@ -34,6 +34,7 @@ type cli struct {
 	Dump   dumpCmd   `cmd:"" help:"The records of the log, in physical order."`
 	Get    getCmd    `cmd:"" help:"What a consumer would be given."`
 	Lookup lookupCmd `cmd:"" help:"One record, by physical offset or message id."`
+	Query  queryCmd  `cmd:"" help:"Messages by key or unique id."`
 	Time   timeCmd   `cmd:"" help:"The queue offset for a store time."`
 	Demo   demoCmd   `cmd:"" help:"Puts, gets, a crash and a recovery in a temporary directory, with proof."`
 
@@ -92,7 +93,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	e := &env{ctx: ctx, out: out, stdout: stdout, stderr: stderr}
 	err = kctx.Run(e)
-	if ferr := out.Flush(); err == nil && ferr != nil {
+	if ferr := e.flush(); err == nil && ferr != nil {
 		err = fmt.Errorf("write the output: %w", ferr)
 	}
 	verb := "mqstore " + kctx.Selected().Name

@@ -309,6 +309,7 @@ func TestJSONFieldsAreTheContract(t *testing.T) {
 		{"dump DIR --max 3", []string{message}},
 		{"get DIR TopicX 0 2", []string{"status nextBeginOffset minOffset maxOffset", message}},
 		{"lookup DIR 0", []string{message}},
+		{"query DIR TopicX xk0 --max 3", []string{message}},
 		{"time DIR TopicX 0 -2h", []string{"queueOffset storeTimestamp"}},
 	} {
 		out := must(t, strings.Fields(strings.Replace(c.args, "DIR", ext+" --json", 1))...)

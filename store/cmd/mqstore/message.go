@@ -116,11 +116,11 @@ func (p *messages) print(m *record.Message, crcOK bool) error {
 		return p.e.json(j)
 	}
 	if p.t == nil {
-		p.t = p.e.table(column{"PHYOFFSET", -14}, column{"SIZE", -8}, column{"TOPIC", 20}, column{"QUEUE", -5}, column{"QOFFSET", -9},
-			column{"STORED", 29}, column{"TAGS", 8}, column{"KEYS", 16}, column{"BODY", 10}, column{"NOTES", 0})
+		p.t = p.e.table(column{"PHYOFFSET", -20}, column{"SIZE", -11}, column{"TOPIC", 24}, column{"QUEUE", -10}, column{"QOFFSET", -20},
+			column{"STORED", 29}, column{"BODY", -9}, column{"TAGS", 12}, column{"KEYS", 16}, column{"NOTES", 0})
 	}
 	p.t.row(itoa(j.PhyOffset), itoa(j.Size), j.Topic, itoa(j.QueueID), itoa(j.QueueOffset), stamp(j.StoreTimestamp),
-		orDash(j.Tags), orDash(strings.Join(j.Keys, " ")), size(int64(j.BodySize)), strings.Join(j.remarks(), ", "))
+		size(int64(j.BodySize)), orDash(j.Tags), orDash(strings.Join(j.Keys, " ")), strings.Join(j.remarks(), ", "))
 	return nil
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/mqstore/mqstore/consumequeue"
 )
 
-// maxQueueOffset bounds what is taken for a queue offset: the units' bytes must be countable.
-const maxQueueOffset = 1 << 58
+// MaxQueueOffset bounds what is taken for a queue offset: the units' bytes must be countable.
+const MaxQueueOffset = 1 << 58
 
 // checker compares records, in log order, with the units that should point at them, and appends the units that are missing at a queue's end.
 type checker struct {
@@ -67,7 +67,7 @@ func (c *checker) see(m *record.Meta) error {
 			continue
 		}
 		t := c.track(k)
-		if t.impossible || u.QueueOffset < 0 || u.QueueOffset > maxQueueOffset {
+		if t.impossible || u.QueueOffset < 0 || u.QueueOffset > MaxQueueOffset {
 			c.unqueued++
 			continue
 		}

@@ -34,6 +34,23 @@ func Summarize(l *commitlog.Log, known []consumequeue.Known, end int64, clean bo
 	return s, nil
 }
 
+// KeepNumbers adds to s what is known of queues that have lost everything, while the log has lost their records too: the next queue offset, so that it is not given twice.
+func KeepNumbers(s *checkpoint.Summary, next map[QueueKey]int64) {
+	have := make(map[QueueKey]bool, len(s.Queues))
+	for i := range s.Queues {
+		q := &s.Queues[i]
+		k := QueueKey{q.Topic, q.QueueID}
+		if have[k] = true; q.Max == 0 {
+			q.Min, q.Max = next[k], next[k]
+		}
+	}
+	for k, n := range next {
+		if !have[k] && n > 0 {
+			s.Queues = append(s.Queues, checkpoint.QueueBounds{Topic: k.Topic, QueueID: k.QueueID, Min: n, Max: n, LastPhy: -1})
+		}
+	}
+}
+
 // compareKnown judges each queue by what the summary knew of it. It returns the queues that must be built again, with the reason, and where the comparison
 // with the log must begin so that queues that only lack their tail are completed: at most from.
 func compareKnown(set *consumequeue.Set, sum *checkpoint.Summary, minPhy, from int64) (faults map[QueueKey]string, checkFrom int64, err error) {

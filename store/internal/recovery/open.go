@@ -130,7 +130,9 @@ func (r *recovery) openQueues() error {
 		}
 	}
 	qo.Tolerant = true
-	qo.Clean = r.start.clean || r.start.summary != nil // else everything may be in the page cache only
+	if qo.Clean = r.start.clean; !qo.Clean && r.start.summary != nil {
+		qo.Durable = r.start.summary.EndPhyOffset
+	}
 	var err error
 	if r.set, err = consumequeue.Open(qo); err != nil {
 		return err
@@ -143,7 +145,7 @@ func (r *recovery) openQueues() error {
 		before += q.MaxOffset()
 	}
 	if len(r.log.Segments()) == 0 && before > 0 && r.o.CommitLog.OnDamage != commitlog.DamageCut {
-		return fmt.Errorf("%w: look whether %s is the right directory and mounted; if the log is really lost, open with OnDamage = Cut to begin anew", ErrNoLog, r.o.CommitLogDir)
+		return fmt.Errorf("%w: look whether %s is the right directory and mounted; if the log is really lost, open with OnDamage: DamageCut to begin anew", ErrNoLog, r.o.CommitLogDir)
 	}
 	if !r.start.clean && !r.o.ReadOnly {
 		durable := r.start.scanFrom // by the checkpoint
@@ -153,6 +155,9 @@ func (r *recovery) openQueues() error {
 		if err := r.set.Harden(durable); err != nil {
 			return err
 		}
+	}
+	if end := r.set.MaxPhyOffset(); r.start.clean && end > r.rep.End { // units follow their records, and a clean exit leaves both on disk
+		r.rep.LostBytes = max(r.rep.LostBytes, end-r.rep.End)
 	}
 	cut := r.set.TruncateTo
 	if r.o.ReadOnly {
@@ -197,7 +202,10 @@ func (r *recovery) findBroken() error {
 			return nil
 		}
 	}
-	return errors.Join(sizes...)
+	if more := len(sizes) - 1; more > 0 { // all alike
+		return fmt.Errorf("%w (and so in %d more queues)", sizes[0], more)
+	}
+	return sizes[0]
 }
 
 // completeQueues makes the queues hold every record below the log's end, and nothing else.
@@ -400,8 +408,9 @@ func (r *recovery) settle() error {
 		return nil
 	}
 	p := r.start.page
-	if r.rep.LastStoreTime > 0 && (r.changed || !r.start.clean) {
-		p.PhysicMsgTimestamp, p.LogicsMsgTimestamp = r.rep.LastStoreTime, r.rep.LastStoreTime
+	// The log's own idea of the time, not any record's: no checksum covers a store time, and one that is damaged must not get into the checkpoint.
+	if t := r.log.LastStoreTimestamp(); t > 0 && (r.changed || !r.start.clean) {
+		p.PhysicMsgTimestamp, p.LogicsMsgTimestamp = t, t
 		p.ConfirmPhyOffset = min(p.ConfirmPhyOffset, r.rep.End)
 		p.MasterFlushedOffset = min(p.MasterFlushedOffset, r.rep.End)
 		if err := checkpoint.Write(r.o.FS, checkpoint.Path(r.o.Root), p); err != nil {
@@ -413,6 +422,7 @@ func (r *recovery) settle() error {
 	if err != nil {
 		return err
 	}
+	KeepNumbers(sum, r.next)
 	if err := checkpoint.WriteSummary(r.o.FS, r.o.Root, sum); err != nil {
 		return fmt.Errorf("write the summary after recovery: %w", err)
 	}
