@@ -12,7 +12,7 @@ import (
 )
 
 // known are the names that a store's root directory can have; any of them makes a directory a store (spec/commitlog-format.md 1.1).
-var known = []string{"commitlog", "consumequeue", "consumequeue_ext", "checkpoint", "abort", "lock", "index", "index_pebble", "config", "quarantine", "mqstore.summary", "batchconsumequeue", "epochFileCheckpoint", "brokerIdentity"}
+var known = []string{"commitlog", "consumequeue", "consumequeue_ext", "checkpoint", "abort", "lock", "index", "index_pebble", "config", "quarantine", "mqstore.summary", storeIDFile, "batchconsumequeue", "epochFileCheckpoint", "brokerIdentity"}
 
 // checkDirectory refuses the directories that Open is given by mistake, and says which one it wants.
 func checkDirectory(fsys mappedfile.FS, dir, commitLogDir string, mustExist bool) error {

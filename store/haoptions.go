@@ -155,28 +155,28 @@ func withPort(address string) string {
 	return address
 }
 
-func (o *HAOptions) extended() *ha.Extended {
+func (o *HAOptions) extended(id storeID) *ha.Extended {
 	if o.Extended == nil {
 		return nil
 	}
-	e := &ha.Extended{TLS: o.Extended.TLS, Token: o.Extended.Token, Compress: o.Extended.Compress}
+	e := &ha.Extended{StoreID: id, TLS: o.Extended.TLS, Token: o.Extended.Token, Compress: o.Extended.Compress}
 	if o.Extended.ResyncFrom == LastSegment {
 		e.ResyncFrom = ha.LastSegment
 	}
 	return e
 }
 
-func (o *HAOptions) masterOptions(segmentSize int64) ha.MasterOptions {
+func (o *HAOptions) masterOptions(segmentSize int64, id storeID) ha.MasterOptions {
 	m := ha.MasterOptions{
 		SegmentSize: segmentSize, BatchSize: o.BatchSize, Heartbeat: o.Heartbeat, Housekeeping: o.Housekeeping,
 		FallBehindMax: o.FallBehindMax, RequiredAcks: o.RequiredAcks, MaxConnections: o.MaxConnections,
 	}
 	if o.Extended.listens() {
-		m.Extended = o.extended()
+		m.Extended = o.extended(id)
 	}
 	return m
 }
 
-func (o *HAOptions) slaveOptions() ha.SlaveOptions {
-	return ha.SlaveOptions{Master: o.MasterAddress, Heartbeat: o.Heartbeat, Silence: o.Housekeeping, ReportFlushed: o.ReportFlushed, Dial: o.Dial, Extended: o.extended()}
+func (o *HAOptions) slaveOptions(id storeID) ha.SlaveOptions {
+	return ha.SlaveOptions{Master: o.MasterAddress, Heartbeat: o.Heartbeat, Silence: o.Housekeeping, ReportFlushed: o.ReportFlushed, Dial: o.Dial, Extended: o.extended(id)}
 }

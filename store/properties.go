@@ -48,6 +48,8 @@ const maxProperties = 1 << 20
 // ReadProperties reads a RocketMQ broker's .properties file (4.9.8, and 5.3.3 where the store is the same). Keys without effect here are returned with the reason, and are not errors. An error names line, key, value and what is allowed;
 // errors.Is(err, ErrUnsupported) for what this engine must not pretend to do: DLedger, RocksDB queues, several commit log directories.
 //
+// Options.HA.ListenAddress is left empty: who may connect is the caller's choice (Broker.HAListenPort is the port that the file, or 4.9.8, wants).
+//
 // The sizes of an existing store's files win over the configured ones (Options.SizesFromFiles), since 4.9.8 ignores the old spelling mapedFileSizeCommitLog and may have created files of another size.
 func ReadProperties(r io.Reader) (Options, Broker, []UnknownKey, error) {
 	b, err := io.ReadAll(io.LimitReader(r, maxProperties+1))
@@ -124,6 +126,9 @@ func (l propertyLine) bool() (bool, error) {
 }
 
 const maxInt32 = 1<<31 - 1
+
+// minMasterAddress is how long an haMasterAddress must be for 4.9.8 to look at it.
+const minMasterAddress = 6
 
 // misspelt are the names that 4.9.8 ignores and older versions, and many a configuration, have.
 var misspelt = map[string]string{
@@ -302,7 +307,31 @@ func (p *properties) set(l propertyLine, last map[string]int) error {
 		p.haPort = true
 		return count(&p.b.HAListenPort, 1)
 	case "haMasterAddress":
-		p.b.HAMasterAddr = l.value
+		if p.b.HAMasterAddr = l.value; len(l.value) < minMasterAddress { // as in 4.9.8
+			break
+		}
+		if checkMasterAddress(l.value) != nil {
+			return l.bad("host:port of the master's HA listener")
+		}
+		p.o.HA.MasterAddress = l.value
+	case "slaveTimeout":
+		return ms(&p.o.HA.SlaveTimeout)
+	case "haSendHeartbeatInterval":
+		return ms(&p.o.HA.Heartbeat)
+	case "haHousekeepingInterval":
+		return ms(&p.o.HA.Housekeeping)
+	case "haTransferBatchSize":
+		n, err := l.int(1, 4<<20-12)
+		p.o.HA.BatchSize = int(n)
+		return err
+	case "haSlaveFallbehindMax", "haMaxGapNotInSync":
+		n, err := l.int(1, maxInt32)
+		p.o.HA.FallBehindMax = n
+		return err
+	case "inSyncReplicas":
+		n, err := l.int(1, 128)
+		p.o.HA.RequiredAcks = int(max(n-1, 1)) // the master counts there; a SYNC_MASTER of 4.9.8 waits for one slave
+		return err
 	case "autoMessageVersionOnTopicLen":
 		return flag(&p.o.AllowV2)
 

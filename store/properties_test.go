@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/mqstore/mqstore/store"
 )
@@ -43,6 +44,12 @@ sendMessageThreadPoolNums=128
 syncFlushTimeout=1000
 syncFlushTimeout=7000
 flushIntervalCommitLog=250
+slaveTimeout=2500
+haSendHeartbeatInterval=1000
+haHousekeepingInterval=9000
+haTransferBatchSize=65536
+haSlaveFallbehindMax=1000000
+haMasterAddress=10.0.0.5:10912
 colour=blue
 `
 
@@ -53,7 +60,7 @@ func TestABrokersPropertiesAreRead(t *testing.T) {
 	}
 	wantBroker := store.Broker{
 		StorePathRootDir: "/data/rocketmq/store", Name: "broker-a", ClusterName: "DefaultCluster", IP1: "192.168.7.9", NamesrvAddr: "10.0.0.1:9876;10.0.0.2:9876",
-		ListenPort: 10911, HAListenPort: 10912, FileReserved: 48 * time.Hour, DeleteWhen: []int{4, 16}, MaxDiskRatio: 95, CleanForcibly: true,
+		ListenPort: 10911, HAListenPort: 10912, HAMasterAddr: "10.0.0.5:10912", FileReserved: 48 * time.Hour, DeleteWhen: []int{4, 16}, MaxDiskRatio: 95, CleanForcibly: true,
 	}
 	if d := cmp.Diff(wantBroker, b); d != "" {
 		t.Error(d)
@@ -63,13 +70,17 @@ func TestABrokersPropertiesAreRead(t *testing.T) {
 	if got != want+"\n" {
 		t.Errorf("%s\nwant %s", got, want)
 	}
+	wantHA := store.HAOptions{MasterAddress: "10.0.0.5:10912", SlaveTimeout: 2500 * time.Millisecond, Heartbeat: time.Second, Housekeeping: 9 * time.Second, BatchSize: 65536, FallBehindMax: 1000000}
+	if d := cmp.Diff(wantHA, o.HA, cmpopts.IgnoreFields(store.HAOptions{}, "Dial")); d != "" {
+		t.Error(d)
+	}
 	reasons := map[string]string{}
 	for _, k := range unknown {
 		reasons[fmt.Sprintf("%d %s", k.Line, k.Key)] = k.Reason
 	}
 	for key, says := range map[string]string{
 		"17 storePathIndex": "/data/rocketmq/store/index", "19 abortFile": "/data/rocketmq/store/abort", "26 transientStorePoolEnable": "no transient store pool",
-		"28 sendMessageThreadPoolNums": "broker process", "29 syncFlushTimeout": "line 30", "32 colour": "unknown key",
+		"28 sendMessageThreadPoolNums": "broker process", "29 syncFlushTimeout": "line 30", "38 colour": "unknown key",
 	} {
 		if !strings.Contains(reasons[key], says) {
 			t.Errorf("%s: %q, want %q", key, reasons[key], says)
@@ -105,6 +116,8 @@ func TestBadPropertiesNameKeyValueAndWhatIsAllowed(t *testing.T) {
 		"messageDelayLevel=1s 2x":                  "unit s, m, h or d",
 		"deleteWhen=4am":                           "hours from 00 to 23",
 		"haHousekeepingInterval=soon":              "a number from",
+		"haMasterAddress=master-host":              "host:port",
+		"haTransferBatchSize=5000000":              "a number from 1 to 4194292",
 		"warmMapedFileEnable=on":                   "true or false",
 		"accessMessageInMemoryMaxRatio=0":          "a number from 1 to 100",
 		"brokerId=x":                               "a number",

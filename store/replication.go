@@ -155,7 +155,13 @@ func (s *DefaultMessageStore) lastRecord(end int64) int64 {
 func (s *DefaultMessageStore) startReplication(classic, extended net.Listener) (err error) {
 	r := &s.replication
 	o := &s.o.HA
-	so := o.slaveOptions()
+	var id storeID
+	if o.Extended != nil {
+		if id, err = s.identify(); err != nil {
+			return fmt.Errorf("identity of the store: %w", err)
+		}
+	}
+	so := o.slaveOptions(id)
 	target := haTarget{s}
 	so.FlushedPast = target.flushedPast
 	so.Events = s.slaveEvents()
@@ -163,7 +169,7 @@ func (s *DefaultMessageStore) startReplication(classic, extended net.Listener) (
 		return fmt.Errorf("options: HA: %w", err)
 	}
 	source := haSource{s.log}
-	mo := o.masterOptions(s.log.SegmentSize())
+	mo := o.masterOptions(s.log.SegmentSize(), id)
 	mo.RecordStart = source.recordStart
 	mo.Events = s.masterEvents()
 	master, err := ha.NewMaster(source, mo)
@@ -270,6 +276,7 @@ func (s *DefaultMessageStore) slaveEvents() ha.Events {
 	return ha.Events{
 		Connected: func(master string) {
 			log.Info("following", "dir", s.dir, "master", master, "phyOffset", s.MaxPhyOffset())
+			s.adopt(s.replication.slave.Stats().MasterStoreID)
 			e.MasterConnected(master)
 		},
 		Disconnected: lost,

@@ -246,3 +246,30 @@ func TestAsyncMasterHidesNothing(t *testing.T) {
 		n.Hold("a:1", false)
 	})
 }
+
+// TestASlaveOfAnotherStoreIsRefused: a slave takes over its master's identity, also for when it is master itself, and follows no master of another store, whose log might fit by chance.
+func TestASlaveOfAnotherStoreIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := NewNetwork()
+		a := start(t, n, "a:1", extended(store.Options{}))
+		so := extended(store.Options{Role: store.Slave})
+		so.HA.MasterAddress = "a:1+"
+		b := start(t, n, "b:1", so)
+		c := start(t, n, "c:1", extended(store.Options{}))
+		put(t, a.s, message("T", 0, "x"))
+		caughtUp(t, a, b)
+		b.stop()
+		b.o.HA.MasterAddress = "c:1+"
+		b.open()
+		time.Sleep(time.Second)
+		if f := b.s.Stats().HA.Following; !strings.Contains(f.Diverged, "different stores") || !c.events.has(store.ErrDiverged) {
+			t.Errorf("%+v\n%v", f, c.events)
+		}
+		if err := b.s.UpdateHaMasterAddress("a:1+"); err != nil {
+			t.Fatal(err)
+		}
+		put(t, a.s, message("T", 0, "x"))
+		caughtUp(t, a, b)
+		same(t, a, b)
+	})
+}

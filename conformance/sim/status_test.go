@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -392,4 +393,46 @@ func TestClosingWaitsForTheLastAcks(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestWaitingProducersAreNotSerialised: 64 producers that wait for a slave get as many answers in a round trip as they are, and so do 1,024 futures.
+func TestWaitingProducersAreNotSerialised(t *testing.T) {
+	const oneWay, each = 5 * time.Millisecond, 50
+	bubble(t, func(t *testing.T) {
+		n := NewNetwork()
+		n.SetLatency(oneWay)
+		master := start(t, n, "a:1", store.Options{Role: store.SyncMaster})
+		follower(t, n, "b:1")
+		time.Sleep(10 * time.Second)
+		begin := time.Now()
+		var producers sync.WaitGroup
+		for id := range 64 {
+			producers.Go(func() {
+				for range each {
+					if r := put(t, master.s, message("T", int32(id), "x")); r.Status != store.PutOK {
+						t.Error(r.Status)
+					}
+				}
+			})
+		}
+		producers.Wait()
+		rate, limit := 64*each/time.Since(begin).Seconds(), 64/(2*oneWay).Seconds()
+		t.Logf("%.0f puts/s, 64 ÷ round trip is %.0f/s", rate, limit)
+		if rate < 0.7*limit {
+			t.Errorf("%.0f puts/s are less than 70 %% of %.0f", rate, limit)
+		}
+		begin = time.Now()
+		var futures []*store.Future
+		for range 1024 {
+			futures = append(futures, master.s.PutAsync(message("T", 0, "x")))
+		}
+		for _, f := range futures {
+			if r, err := f.Wait(t.Context()); err != nil || r.Status != store.PutOK {
+				t.Error(r.Status, err)
+			}
+		}
+		if took := time.Since(begin); took > 4*oneWay {
+			t.Errorf("1,024 futures took %v, a round trip is %v", took, 2*oneWay)
+		}
+	})
 }
