@@ -20,21 +20,31 @@ const (
 //
 // The caller holds rawMu.
 func (s *DefaultMessageStore) appendRaw(phyOffset int64, p []byte) error {
+	segment := s.log.SegmentSize()
 	end := s.log.MaxPhyOffset()
 	if held := len(s.rawPart); held > 0 {
 		if phyOffset != end+int64(held) {
 			return &commitlog.OffsetMismatchError{Want: end + int64(held), Got: phyOffset}
 		}
-		p = append(s.rawPart, p...)
+		n := completing(s.rawPart, p)
+		s.rawPart = append(s.rawPart, p[:n]...)
+		if wholeRecords(s.rawPart, end, segment) == 0 {
+			s.rawEnd.Store(end + int64(len(s.rawPart)))
+			return nil
+		}
+		if err := s.log.AppendRaw(end, s.rawPart); err != nil {
+			s.rawPart = s.rawPart[:held]
+			return s.rawFailed(end, err)
+		}
+		s.rawPart = s.rawPart[:0]
+		p = p[n:]
+		end = s.log.MaxPhyOffset()
+		s.rawEnd.Store(end)
 		phyOffset = end
 	}
-	n := wholeRecords(p, phyOffset, s.log.SegmentSize())
+	n := wholeRecords(p, phyOffset, segment)
 	if err := s.log.AppendRaw(phyOffset, p[:n]); err != nil {
-		if now := s.log.MaxPhyOffset(); now != end {
-			s.rawPart = nil // it is behind what was not appended
-			s.rawEnd.Store(now)
-		}
-		return err
+		return s.rawFailed(end, err)
 	}
 	s.rawPart = append(s.rawPart[:0], p[n:]...)
 	if len(s.rawPart) == 0 && cap(s.rawPart) > keptHold {
@@ -42,6 +52,28 @@ func (s *DefaultMessageStore) appendRaw(phyOffset int64, p []byte) error {
 	}
 	s.rawEnd.Store(s.log.MaxPhyOffset() + int64(len(s.rawPart)))
 	return nil
+}
+
+// rawFailed keeps what is held in step with a log that ended at before, and perhaps took a part of what it was given.
+func (s *DefaultMessageStore) rawFailed(before int64, err error) error {
+	if now := s.log.MaxPhyOffset(); now != before {
+		s.rawPart = nil // it is behind what was not appended
+		s.rawEnd.Store(now)
+	}
+	return err
+}
+
+// completing is how many bytes of p belong to the record that part begins, all of them if that cannot be told.
+func completing(part, p []byte) int {
+	var size [4]byte
+	if n := copy(size[:], part); copy(size[n:], p) < len(size)-n {
+		return len(p)
+	}
+	n := int64(int32(binary.BigEndian.Uint32(size[:]))) - int64(len(part))
+	if n <= 0 || len(part)+len(p) < record.BlankHeaderSize {
+		return len(p)
+	}
+	return int(min(max(n, int64(record.BlankHeaderSize-len(part))), int64(len(p))))
 }
 
 // wholeRecords is the length of the whole records and end-of-file blanks at the start of p, which lies at phyOffset. Bytes that no record begins with are passed on:
