@@ -59,7 +59,8 @@
 //   - Batch items whose properties exceed 32,767 bytes together with the batch's are refused; the original writes a corrupt record.
 //   - In SyncFlush mode consumers see only what is flushed.
 //   - Queues that lost units are noticed at Open and rebuilt, after a clean exit too; offsets are never used twice.
-//   - Damage in the middle of the log refuses to open, unless OnDamage is DamageCut.
+//   - Damage in the middle of the log refuses to open, unless OnDamage is DamageCut. It is found where opening reads: after a clean exit the end of the log (at most its last three segments), and elsewhere by who reads there
+//     (Lookup and Scan check each record's CRC, Get does with Options.VerifyReads).
 //   - A queue whose messages have all expired is empty with min == max; the original answers MESSAGE_WAS_REMOVING for ever.
 //   - Unknown queues are not created by reads. Statuses are the same.
 //   - Lookup inside a record is ErrNotARecord; the original throws or returns garbage.
