@@ -11,4 +11,9 @@
 //
 // Nothing here is the only copy of anything. A file that is damaged is a *mappedfile.CorruptError, and the caller may go on as if it were missing:
 // recovery then scans more.
+//
+// # Differences from RocketMQ 4.9.8
+//
+//   - Page, abort file and lock are the original's. The page is replaced whole and durably, and checked when it is read; the original writes into its mapping and takes any number.
+//   - mqstore.summary is our own, and the original takes no notice of it. It is believed only if the log still holds the record that it names, so that a directory which the original wrote to meanwhile is not taken for the old one.
 package checkpoint

@@ -125,7 +125,7 @@ func reserve(seq *mappedfile.Sequence, off int64, n int) ([]byte, error) {
 func (q *Queue) begin(at int64) error {
 	pos := at * UnitSize
 	start := pos - pos%q.fileSize()
-	files := q.Files()
+	files := q.seq.Load().Extents()
 	usable := len(files) == 0 || len(files) == 1 && files[0].Start == start && q.max.Load() < at
 	if !usable || q.writer.stale {
 		if err := q.renew(); err != nil {
@@ -175,7 +175,7 @@ func (q *Queue) renew() error {
 	if err := q.set.removeDir(q.dir); err != nil {
 		return err
 	}
-	seq, err := q.set.openSequence(q.dir, q.fileSize())
+	seq, err := q.set.openSequence(q.dir, q.fileSize(), nil)
 	if err != nil {
 		return err
 	}

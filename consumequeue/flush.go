@@ -120,7 +120,7 @@ func (q *Queue) flush(f *flush) error {
 	if q.badName != nil || f.made == q.named {
 		return q.badName
 	}
-	if f.made <= 0 && len(f.seq.Files()) == 0 {
+	if f.made <= 0 && len(f.seq.Extents()) == 0 {
 		return nil // nothing that could be named
 	}
 	f.owed = true

@@ -141,7 +141,7 @@ func (s *Set) resizeEmpty() error {
 			continue
 		}
 		_ = q.seq.Load().Close() // nothing is mapped
-		q, err := s.openQueue(k.topic, k.id, s.fileSize, nil)
+		q, err := s.openQueue(k.topic, k.id, s.fileSize, nil, nil)
 		if err != nil {
 			return fmt.Errorf("queue %s-%d: %w", k.topic, k.id, err)
 		}
@@ -153,20 +153,21 @@ func (s *Set) resizeEmpty() error {
 // openExisting opens a queue whose directory is there, with the file size that its files have.
 func (s *Set) openExisting(k key, known *Known) (*Queue, error) {
 	size, sized := s.o.FileSize, true
+	var entries []mappedfile.Info
 	if size == 0 {
 		dir := s.queueDir(k.topic, k.id)
-		infos, err := s.o.FS.ReadDir(dir)
-		if err != nil {
+		var err error
+		if entries, err = s.o.FS.ReadDir(dir); err != nil {
 			return nil, err
 		}
 		var name string
-		if name, size = sizeOf(infos); size%UnitSize != 0 {
+		if name, size = sizeOf(entries); size%UnitSize != 0 {
 			return nil, &SizeError{Path: filepath.Join(dir, name), Size: size}
 		}
 		sized = size > 0
 		size = cmp.Or(size, defaultFileSize)
 	}
-	q, err := s.openQueue(k.topic, k.id, size, known)
+	q, err := s.openQueue(k.topic, k.id, size, entries, known)
 	if err == nil {
 		q.sized = sized
 	}
@@ -189,17 +190,17 @@ func isSegment(name string) bool {
 	return len(name) == 20 && strings.Trim(name, "0123456789") == ""
 }
 
-func (s *Set) openSequence(dir string, size int64) (*mappedfile.Sequence, error) {
+func (s *Set) openSequence(dir string, size int64, entries []mappedfile.Info) (*mappedfile.Sequence, error) {
 	return mappedfile.OpenSequence(mappedfile.SequenceOptions{
 		FS: s.o.FS, Dir: dir, FileSize: size, ReadOnly: s.o.ReadOnly, Sparse: true, AllocWindow: allocWindow,
-		AfterCrash: !s.o.Clean, MakeDir: func() error { return s.makeDir(dir) },
+		AfterCrash: !s.o.Clean, MakeDir: func() error { return s.makeDir(dir) }, Entries: entries,
 	})
 }
 
-// openQueue opens the files of one queue, if there are any, and finds its end.
-func (s *Set) openQueue(topic string, id int32, size int64, known *Known) (*Queue, error) {
+// openQueue opens the files of one queue, if there are any, and finds its end. entries are those of its directory, nil = look.
+func (s *Set) openQueue(topic string, id int32, size int64, entries []mappedfile.Info, known *Known) (*Queue, error) {
 	q := &Queue{set: s, topic: topic, id: id, dir: filepath.Join(s.o.Dir, topic, strconv.Itoa(int(id))), perFile: size / UnitSize}
-	seq, err := s.openSequence(q.dir, size)
+	seq, err := s.openSequence(q.dir, size, entries)
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +210,7 @@ func (s *Set) openQueue(topic string, id int32, size int64, known *Known) (*Queu
 	}
 	q.lastPhy.Store(-1)
 	q.maxPhy.Store(-1)
-	if files := seq.Files(); len(files) > 0 {
+	if files := seq.Extents(); len(files) > 0 {
 		if err := q.findBounds(seq, files, known); err != nil {
 			return nil, errors.Join(err, seq.Close())
 		}

@@ -76,7 +76,7 @@ func (q *Queue) expire(minPhyOffset int64) (int, error) {
 		return 0, err
 	}
 	seq := q.seq.Load()
-	files := seq.Files()
+	files := seq.Extents()
 	n := 0
 	for ; n < len(files) && files[n].End < seq.Max(); n++ { // so there is always a later file, which stays
 		u, err := q.read(files[n].End/UnitSize - 1)

@@ -72,7 +72,7 @@ func (s *Set) makeLocked(topic string, queueID int32) (*Queue, error) {
 	if s.o.ReadOnly {
 		return nil, fmt.Errorf("make queue %s-%d: %w", topic, queueID, mappedfile.ErrReadOnly)
 	}
-	q, err := s.openQueue(topic, queueID, s.fileSize, nil)
+	q, err := s.openQueue(topic, queueID, s.fileSize, nil, nil)
 	if err != nil {
 		return nil, err
 	}

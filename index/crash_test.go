@@ -57,7 +57,7 @@ func (l *fakeLog) answersAsTheLog(t *testing.T, x *index.Index, rng *rand.Rand) 
 
 // Through losses of power, kills, logs that lost their end or beginning: each key of the log is in the index exactly once, and queries answer as the log.
 func TestIndexAgreesWithTheLogThroughCrashes(t *testing.T) {
-	for seed := range effort.Seeds(t, 60, 2000) {
+	for seed := range effort.Seeds(t, 30, 2000) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Logf("seed %d", seed)
 			rng := rand.New(rand.NewPCG(seed, 0))

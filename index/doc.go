@@ -26,4 +26,12 @@
 //
 // A failed write ends the life of an Index, never that of the process: from then on Dispatch and Flush return ErrFailed with the cause, queries go on with what there is, and nothing more reaches the disk, as if power had been lost at that write. The owner
 // closes it and opens it again when it likes; the new one continues from what is durable. (Pebble itself treats a write to its manifest that fails as fatal; see guardFS.)
+//
+// # Differences from RocketMQ 4.9.8
+//
+//   - Keys are exact; the original answers with every message whose key has the same 32-bit hash. A query may therefore find less.
+//   - Store times are exact, in milliseconds; the original's are rounded down to seconds of a file.
+//   - What was cut from the log never answers; the original's entries stay, and may point into newer records.
+//   - A failed write leaves puts alone; the original then refuses puts.
+//   - There is no bound on how many keys are kept but the log's own; the original's files hold 20,000,000 each.
 package index

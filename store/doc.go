@@ -3,7 +3,8 @@
 //
 //	s, err := store.Open("/var/lib/broker/store", store.Options{})
 //	r, err := s.Put(ctx, &record.Message{Topic: "orders", Body: body})
-//	g, err := s.Get(ctx, store.GetRequest{Topic: "orders", Offset: 0})
+//	err = s.WaitForMessages(ctx, "orders", 0, r.QueueOffset) // visible to consumers a moment after Put
+//	g, err := s.Get(ctx, store.GetRequest{Topic: "orders", Offset: r.QueueOffset})
 //	defer g.Release()
 //
 // # How a message travels
@@ -26,6 +27,20 @@
 // A put that returns an error was not stored, or must not be relied on: the sentinels of this package say why, StatusName gives the broker's name. No queue offset is used up by a refusal.
 // A full disk refuses puts with ErrDiskFull and takes them again once there is room. A failed sync is final: the kernel may have dropped the pages, so puts are refused with ErrFlushFailed until the store is opened again; reads go on.
 //
+// # What a broker finds here, and what it must do itself
+//
+//	transactions        stored, and kept out of the queues until committed; checking back with producers is the broker's (example: Put, transaction)
+//	batches             PutBatch; SplitBatch in package record takes a client's batch apart
+//	compressed bodies   kept as they come; record's CompressBody and DecompressBody speak zlib, zstd and LZ4
+//	filters             TagFilter, or a Filter of the broker's. Extension units (bitmaps) of a store of RocketMQ are read and handed to it; new ones are not written
+//	keys                Query, by KEYS and UNIQ_KEY
+//	retention           DeleteExpired, called by the broker when it likes; nothing is deleted by itself
+//	delayed messages    refused (ErrUnsupported): nothing here would deliver them. Those in a store of RocketMQ are read like any others
+//	light queues (LMQ)  with Options.MultiDispatch: stored messages have their units in the queues that INNER_MULTI_DISPATCH names; puts of new ones are refused. Without it the property is a property
+//	replication         package ha speaks it; CommitLogData, Grown and AppendToCommitLog are what it stands on. Until a slave acknowledges, puts to a SyncMaster answer SlaveNotAvailable
+//	consumer offsets    the broker's; package ha/metasync keeps them the same on master and slave
+//	DLedger, RocksDB queues, batch queues and epochs of RocketMQ 5   such a directory is refused (ErrUnsupported), and can be looked at
+//
 // # Opening
 //
 // Open takes the directory's lock, which is the original's, so that a broker and this package exclude each other. It finds the end of the log, keeps what it cuts in quarantine/, completes the queues, and says in Stats().Recovery what it did.
@@ -44,7 +59,8 @@
 //   - Batch items whose properties exceed 32,767 bytes together with the batch's are refused; the original writes a corrupt record.
 //   - In SyncFlush mode consumers see only what is flushed.
 //   - Queues that lost units are noticed at Open and rebuilt, after a clean exit too; offsets are never used twice.
-//   - Damage in the middle of the log refuses to open, unless OnDamage is DamageCut.
+//   - Damage in the middle of the log refuses to open, unless OnDamage is DamageCut. It is found where opening reads: after a clean exit the end of the log (at most its last three segments), and elsewhere by who reads there
+//     (Lookup and Scan check each record's CRC, Get does with Options.VerifyReads).
 //   - A queue whose messages have all expired is empty with min == max; the original answers MESSAGE_WAS_REMOVING for ever.
 //   - Unknown queues are not created by reads. Statuses are the same.
 //   - Lookup inside a record is ErrNotARecord; the original throws or returns garbage.
@@ -52,5 +68,7 @@
 //   - EarliestStoreTime of a queue is that of its first message held.
 //   - OffsetByTime finds a queue's file by message times; the original goes by the files' modification times.
 //   - An arrival is reported on a slave, too, as in 5.3.
-//   - Delayed messages (DELAY) and multi-dispatch writing are refused with ErrUnsupported: they come with the delivery service and the light queues. Stored ones are read.
+//   - Keys are in a database of our own, index_pebble/, built from the log: exact where the original compares hashes, and without the bounds of its files. Its index/ is asked by OpenReadOnly where ours is missing, and never written;
+//     a RocketMQ that takes the directory back finds by key only what it indexed itself.
+//   - Delayed messages (DELAY) are refused with ErrUnsupported, and so are messages for several queues if Options.MultiDispatch is set. Stored ones are read.
 package store

@@ -182,12 +182,12 @@ func (f tagFilter) MatchRecord([]byte) bool { return true }
 
 // GetRequest asks for messages of one queue.
 type GetRequest struct {
-	Group       string
+	Group       string // the consumer group, for those who wrap a store: this one takes no notice
 	Topic       string
 	QueueID     int32
-	Offset      int64 // queue offset
-	MaxMessages int   // default 32; negative: only the first match, as the original answers to 0
-	Filter      Filter
+	Offset      int64  // queue offset
+	MaxMessages int    // default 32, and at most what Options.MaxTransfer… let one Get have; negative: only the first match, as the original answers to 0
+	Filter      Filter // nil: every message
 }
 
 // GetResult holds views into the log: call Release when done.
@@ -258,12 +258,12 @@ type Getter interface {
 	Get(ctx context.Context, r GetRequest) (*GetResult, error)
 }
 
-// TimeRule says which queue offset answers a time that no message has.
+// TimeRule says which queue offset answers a time that no message has. Before the first message each of them answers the queue's minimum; after the last one Lower answers the maximum, and the others the last message.
 type TimeRule uint8
 
 const (
 	Nearest TimeRule = iota // the nearer message, ties to the earlier one (4.9.8)
-	Lower                   // the first message stored at or after the time
+	Lower                   // the first message stored at or after the time: where to begin reading
 	Upper                   // the last message stored at or before the time
 )
 

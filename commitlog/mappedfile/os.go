@@ -79,7 +79,11 @@ func createMapped(path string, size int64, allocate bool) (_ *osMapping, err err
 			return nil, err
 		}
 	}
-	return mapFile(f, path, size, false)
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("map file: %w", err)
+	}
+	return mapFile(f, fi, path, false)
 }
 
 func openMapped(path string, size int64, readOnly bool) (*osMapping, error) {
@@ -105,14 +109,11 @@ func openMapped(path string, size int64, readOnly bool) (*osMapping, error) {
 	if fi.Size() == 0 || fi.Size() > math.MaxInt || size != 0 && fi.Size() != size {
 		return nil, &FileError{Path: path, Size: fi.Size(), Want: size, Err: ErrWrongSize}
 	}
-	return mapFile(f, path, fi.Size(), readOnly)
+	return mapFile(f, fi, path, readOnly)
 }
 
-func mapFile(f *os.File, path string, size int64, readOnly bool) (*osMapping, error) {
-	fi, err := f.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("map file: %w", err)
-	}
+func mapFile(f *os.File, fi fs.FileInfo, path string, readOnly bool) (*osMapping, error) {
+	size := fi.Size()
 	prot := mmap.RDWR
 	if readOnly {
 		prot = mmap.RDONLY

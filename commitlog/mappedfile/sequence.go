@@ -29,10 +29,11 @@ type SequenceOptions struct {
 	AfterCrash bool
 	// MakeDir makes Dir when the first file needs it; nil = FS.MkdirAll, durable.
 	MakeDir     func() error
-	AllocWindow int64 // default 64 KiB for sparse sequences
-	Ahead       bool  // make the next file ahead, in one goroutine, once the current one is half full
-	Populate    int64 // bytes at most faulted in ahead of the write position by the same goroutine; 0 = none. The window follows the writer's speed: what is populated long before it is written would be written twice
-	Prewrite    bool  // synchronous flush: turn allocated blocks into written ones ahead (populate + sync), so that a small sync costs no journal commit
+	Entries     []Info // what ReadDir(Dir) just said; nil = ask it
+	AllocWindow int64  // default 64 KiB for sparse sequences
+	Ahead       bool   // make the next file ahead, in one goroutine, once the current one is half full
+	Populate    int64  // bytes at most faulted in ahead of the write position by the same goroutine; 0 = none. The window follows the writer's speed: what is populated long before it is written would be written twice
+	Prewrite    bool   // synchronous flush: turn allocated blocks into written ones ahead (populate + sync), so that a small sync costs no journal commit
 }
 
 // Sequence is fixed-size files named by their start offset (20 digits) that together hold the bytes [Min, Max).
@@ -75,9 +76,12 @@ func OpenSequence(o SequenceOptions) (_ *Sequence, err error) {
 		o.AllocWindow = defaultAllocWindow
 	}
 	s := &Sequence{o: o}
-	entries, err := o.FS.ReadDir(o.Dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("open sequence: %w", err)
+	entries := o.Entries
+	s.o.Entries = nil
+	if entries == nil {
+		if entries, err = o.FS.ReadDir(o.Dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("open sequence: %w", err)
+		}
 	}
 	s.dirMade.Store(err == nil)
 	segments, err := s.segments(entries)
@@ -210,13 +214,20 @@ func (s *Sequence) Strays() []string { return slices.Clone(s.strays) }
 
 // Files is a snapshot, oldest first; nil when closed.
 func (s *Sequence) Files() []FileInfo {
+	infos := s.Extents()
+	for i := range infos {
+		if st, err := s.o.FS.Stat(infos[i].Path); err == nil {
+			infos[i].ModTime = st.ModTime
+		}
+	}
+	return infos
+}
+
+// Extents is Files without looking at the disk: each ModTime is that of when the file was opened or made.
+func (s *Sequence) Extents() []FileInfo {
 	var infos []FileInfo
 	for _, f := range s.list() {
-		fi := FileInfo{Path: f.path, Start: f.start, End: f.end, ModTime: f.modTime}
-		if st, err := s.o.FS.Stat(f.path); err == nil {
-			fi.ModTime = st.ModTime
-		}
-		infos = append(infos, fi)
+		infos = append(infos, FileInfo{Path: f.path, Start: f.start, End: f.end, ModTime: f.modTime})
 	}
 	return infos
 }

@@ -17,11 +17,11 @@ type Message struct {
 	QueueID                   int32
 	Flag                      int32 // the producer's, with no meaning to the store
 	SysFlag                   SysFlag
-	BornTimestamp             int64 // ms, the producer's clock
-	BornHost                  Host
-	StoreHost                 Host
-	ReconsumeTimes            int32
-	PreparedTransactionOffset int64
+	BornTimestamp             int64  // ms, the producer's clock
+	BornHost                  Host   // the producer's address; the zero Host is stored as 0.0.0.0:0
+	StoreHost                 Host   // the broker's, a part of the message id
+	ReconsumeTimes            int32  // how often it was given to consumers again
+	PreparedTransactionOffset int64  // of a commit or rollback: the physical offset of its prepared message
 	Body                      []byte // as stored (compressed if the flag says so)
 	Properties                Properties
 

@@ -54,6 +54,13 @@ func (c *dumpCmd) Run(e *env) error {
 	defer l.close()
 	segs := l.files.Segments()
 	if len(segs) == 0 {
+		queues, err := l.files.Queues()
+		if err != nil {
+			return explain(c.Dir, err)
+		}
+		if len(queues) > 0 {
+			return nothing("the store has no log files, but %s: look whether commitlog/ is the right directory and mounted (--commitlog, if it lies elsewhere)", count(len(queues), "queue", "queues"))
+		}
 		e.note("note: the store has no log files: it is empty")
 		return nil
 	}

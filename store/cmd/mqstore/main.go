@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -88,6 +89,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitOK
 	}
 	if err != nil {
+		if i := slices.IndexFunc(args, negative.MatchString); i >= 0 && strings.HasPrefix(err.Error(), "unknown flag") {
+			fmt.Fprintf(stderr, "%s: %s is negative: offsets and numbers begin at 0 (see %[1]s --help)\n", where(err), args[i])
+			return exitFailed
+		}
 		fmt.Fprintf(stderr, "%s: %s (see %[1]s --help)\n", where(err), oneLine(err))
 		return exitFailed
 	}
@@ -133,6 +138,9 @@ func printHelp(o kong.HelpOptions, ctx *kong.Context) error {
 
 // ago matches a duration ago given as an argument of its own, which would else be read as flags: -2h, -1h30m, -3d.
 var ago = regexp.MustCompile(`^-[0-9][0-9.]*[a-zµ][0-9.a-zµ]*$`)
+
+// negative matches a number that would be read as flags, too.
+var negative = regexp.MustCompile(`^-[0-9]+$`)
 
 func agoArgs(args []string) []string {
 	out := make([]string, len(args))

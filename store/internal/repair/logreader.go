@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path"
 
 	"github.com/mqstore/mqstore/commitlog/record"
 )
@@ -43,7 +44,7 @@ func (d *Damage) Unwrap() error { return d.Err }
 
 var (
 	errZeros   = errors.New("nothing was written here, yet records follow")
-	errMissing = errors.New("a segment is missing")
+	errMissing = errors.New("the segment is missing")
 	errShort   = errors.New("the file ends within the record")
 )
 
@@ -301,7 +302,7 @@ func (r *LogReader) leave() error {
 		return nil
 	}
 	if start := r.files.segments[r.next].Start; start != end {
-		return &Damage{Path: r.seg.Path, From: end, To: start, Err: errMissing}
+		return &Damage{Path: path.Join(path.Dir(r.seg.Path), fmt.Sprintf("%0*d", fileNameDigits, end)), From: end, To: start, Err: errMissing}
 	}
 	return nil
 }
