@@ -19,10 +19,13 @@
 //	SyncFlush                on disk                    nothing                             nothing
 //	SyncFlush, WAIT=false    in the page cache          nothing                             what was not flushed yet; it is not shown to consumers before
 //	FlushDiskTimeout         in the page cache          nothing                             perhaps this message
+//	SyncMaster               as the flush mode says, and received by a slave (on its disk, if it has HA.ReportFlushed): the loss of the whole machine loses nothing
+//	FlushSlaveTimeout        as the flush mode says; no slave said in time that it has it. It is in the log and may get there yet
+//	SlaveNotAvailable        as the flush mode says; no slave was near enough to be waited for
 //
 // WAIT=false is the message property of that name. Stats().FlushedPhyOffset says how far the log is on disk, WaitFlushed waits for it, Flush asks for it.
 // A message becomes visible to Get once it is dispatched, a moment after Put returns (WaitForMessages waits for it); in SyncFlush mode not before it is flushed, so that no consumer sees what a crash can take back
-// (Options.ReadUncommitted shows it at once, as the original does).
+// (Options.ReadUncommitted shows it at once, as the original does). Of a SyncMaster it is visible when a slave has it, which is what its put waits for; without a slave to wait for, at once.
 //
 // A put that returns an error was not stored, or must not be relied on: the sentinels of this package say why, StatusName gives the broker's name. No queue offset is used up by a refusal.
 // A full disk refuses puts with ErrDiskFull and takes them again once there is room. A failed sync is final: the kernel may have dropped the pages, so puts are refused with ErrFlushFailed until the store is opened again; reads go on.
@@ -37,7 +40,7 @@
 //	retention           DeleteExpired, called by the broker when it likes; nothing is deleted by itself
 //	delayed messages    refused (ErrUnsupported): nothing here would deliver them. Those in a store of RocketMQ are read like any others
 //	light queues (LMQ)  with Options.MultiDispatch: stored messages have their units in the queues that INNER_MULTI_DISPATCH names; puts of new ones are refused. Without it the property is a property
-//	replication         package ha speaks it; CommitLogData, Grown and AppendToCommitLog are what it stands on. Until a slave acknowledges, puts to a SyncMaster answer SlaveNotAvailable
+//	replication         Options.Role and Options.HA: see Replication, below. Who is master is the broker's decision (SetRole)
 //	consumer offsets    the broker's; package ha/metasync keeps them the same on master and slave
 //	DLedger, RocksDB queues, batch queues and epochs of RocketMQ 5   such a directory is refused (ErrUnsupported), and can be looked at
 //
@@ -46,6 +49,13 @@
 // Open takes the directory's lock, which is the original's, so that a broker and this package exclude each other. It finds the end of the log, keeps what it cuts in quarantine/, completes the queues, and says in Stats().Recovery what it did.
 // Damage of data that was durable is an error that names the place (*CorruptError). OpenReadOnly needs no lock and writes nothing: it looks at a live store, or at one of RocketMQ.
 // ReadProperties turns a broker's .properties file into Options.
+//
+// # Replication
+//
+// A store with HA.ListenAddress serves its log to slaves, byte for byte; one with the role Slave follows HA.MasterAddress and builds the same queues and index from it. Either side may be an original of 4.9.8: the classic protocol.
+// It has no authentication, so that a listener binds loopback unless it is told otherwise. Between two of this package HA.Extended adds TLS, a token, checksums, and a handshake that finds a slave whose log is not its master's.
+// Stats().HA has connections and lags, Events tell when they come and go. A slave that cannot follow since its log is another one says so (ErrDiverged: an event, Stats) with the way out, and never appends at a wrong place.
+// SetRole makes a slave the master, or a master a slave, while the store is open.
 //
 // # Concurrency
 //
@@ -67,6 +77,8 @@
 //   - A failed sync is an error of that put and all later ones; the original goes on.
 //   - EarliestStoreTime of a queue is that of its first message held.
 //   - OffsetByTime finds a queue's file by message times; the original goes by the files' modification times.
+//   - Of a SyncMaster consumers see only what a slave has, while there is one to wait for.
+//   - A put waits for disk and slaves side by side, and each with its own deadline; in the original one that is stuck delays those behind it. How far replication differs is said in package ha.
 //   - An arrival is reported on a slave, too, as in 5.3.
 //   - Keys are in a database of our own, index_pebble/, built from the log: exact where the original compares hashes, and without the bounds of its files. Its index/ is asked by OpenReadOnly where ours is missing, and never written;
 //     a RocketMQ that takes the directory back finds by key only what it indexed itself.

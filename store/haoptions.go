@@ -103,6 +103,18 @@ func (o *HAOptions) fill(background bool) error {
 	if !background && (o.listens() || o.MasterAddress != "") {
 		errs = append(errs, errors.New("options: HA needs goroutines: it cannot be used with NoBackground"))
 	}
+	if len(errs) == 0 {
+		// What package ha checks is checked now too, while nothing is changed yet.
+		_, err := ha.NewMaster(nil, o.masterOptions(0, storeID{}))
+		if err == nil {
+			so := o.slaveOptions(storeID{})
+			so.ReportFlushed = false
+			_, err = ha.NewSlave(nil, so)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("options: HA: %w", err))
+		}
+	}
 	return errors.Join(errs...)
 }
 
@@ -126,25 +138,24 @@ func (o *HAOptions) closeListeners() {
 	}
 }
 
-// listen opens the listeners that are configured; nil is one that is not.
-func (o *HAOptions) listen() (classic, extended net.Listener, err error) {
-	if classic = o.Listener; classic == nil && o.ListenAddress != "" {
-		if classic, err = ha.ListenClassic(withPort(o.ListenAddress)); err != nil {
-			return nil, nil, fmt.Errorf("options: HA.ListenAddress: %w", err)
+// listen opens the listeners that are configured, into Listener.
+func (o *HAOptions) listen() (err error) {
+	if o.Listener == nil && o.ListenAddress != "" {
+		if o.Listener, err = ha.ListenClassic(withPort(o.ListenAddress)); err != nil {
+			return fmt.Errorf("options: HA.ListenAddress: %w", err)
 		}
 	}
 	if o.Extended == nil {
-		return classic, nil, nil
+		return nil
 	}
-	if extended = o.Extended.Listener; extended == nil && o.Extended.ListenAddress != "" {
-		if extended, err = net.Listen("tcp", o.Extended.ListenAddress); err != nil {
-			if classic != nil {
-				classic.Close()
-			}
-			return nil, nil, fmt.Errorf("options: HA.Extended.ListenAddress: listen for slaves: %w", err)
+	e := *o.Extended // the caller's stays as it is
+	o.Extended = &e
+	if e.Listener == nil && e.ListenAddress != "" {
+		if e.Listener, err = net.Listen("tcp", e.ListenAddress); err != nil {
+			return fmt.Errorf("options: HA.Extended.ListenAddress: listen for slaves: %w", err)
 		}
 	}
-	return classic, extended, nil
+	return nil
 }
 
 // withPort adds the default port to an address without one.

@@ -152,7 +152,7 @@ func (s *DefaultMessageStore) lastRecord(end int64) int64 {
 }
 
 // startReplication listens, and follows if that is the role. What it started ends in stopReplication.
-func (s *DefaultMessageStore) startReplication(classic, extended net.Listener) (err error) {
+func (s *DefaultMessageStore) startReplication() (err error) {
 	r := &s.replication
 	o := &s.o.HA
 	var id storeID
@@ -176,17 +176,17 @@ func (s *DefaultMessageStore) startReplication(classic, extended net.Listener) (
 	if err != nil {
 		return fmt.Errorf("options: HA: %w", err)
 	}
-	if classic == nil && extended == nil {
+	if !o.listens() {
 		return nil
 	}
 	r.master = master
-	if classic != nil {
-		r.addresses.classic = classic.Addr().String()
-		s.serve("classic", classic, master.Serve)
+	if l := o.Listener; l != nil {
+		r.addresses.classic = l.Addr().String()
+		s.serve("classic", l, master.Serve)
 	}
-	if extended != nil {
-		r.addresses.extended = extended.Addr().String()
-		s.serve("extended", extended, master.ServeExtended)
+	if o.Extended != nil && o.Extended.Listener != nil {
+		r.addresses.extended = o.Extended.Listener.Addr().String()
+		s.serve("extended", o.Extended.Listener, master.ServeExtended)
 	}
 	return nil
 }

@@ -96,6 +96,9 @@ func Open(dir string, o Options) (_ *DefaultMessageStore, err error) {
 			s.abandon()
 		}
 	}()
+	if err := o.HA.listen(); err != nil { // before anything in the directory changes; connections wait until startReplication
+		return nil, fmt.Errorf("open store %s: %w", dir, err)
+	}
 	begin := time.Now()
 	opened, warnings, err := recoverDirectory(dir, &o, delay, false)
 	if err != nil {
@@ -131,17 +134,7 @@ func Open(dir string, o Options) (_ *DefaultMessageStore, err error) {
 		s.futures.init(s)
 		return s, nil
 	}
-	classic, extended, err := o.HA.listen()
-	if err != nil {
-		return nil, fmt.Errorf("open store %s: %w", dir, err)
-	}
-	o.HA.Listener = classic
-	if o.HA.Extended != nil { // a copy: the caller's stays as it is
-		e := *o.HA.Extended
-		e.Listener = extended
-		o.HA.Extended = &e
-	}
-	if err := s.startReplication(classic, extended); err != nil {
+	if err := s.startReplication(); err != nil {
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
 	s.futures.init(s)
@@ -212,6 +205,9 @@ func recoverDirectory(dir string, o *Options, delay record.DelayTable, readOnly 
 
 // abandon undoes what a failing Open has done so far.
 func (s *DefaultMessageStore) abandon() {
+	if s.index != nil {
+		s.index.close()
+	}
 	if s.cursor != nil {
 		s.cursor.Close()
 	}

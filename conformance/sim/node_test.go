@@ -176,6 +176,36 @@ func same(t *testing.T, a, b *node) {
 	}
 }
 
+// sameKeys checks that queries answer the same.
+func sameKeys(t *testing.T, a, b *node) {
+	t.Helper()
+	ask := func(d *node, topic, key string) (s string) {
+		if err := d.s.WaitIndexed(t.Context(), d.s.MaxPhyOffset()); err != nil {
+			t.Fatal(err)
+		}
+		r, err := d.s.Query(t.Context(), store.QueryRequest{Topic: topic, Key: key})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Release()
+		for _, v := range r.Records {
+			s += fmt.Sprint(v.PhyOffset, " ")
+		}
+		return s
+	}
+	found := 0
+	for key := range 100 {
+		x, y := ask(a, "T1", fmt.Sprint(key)), ask(b, "T1", fmt.Sprint(key))
+		if x != y {
+			t.Errorf("query of key %d: %s answers %s, %s answers %s", key, a.address, x, b.address, y)
+		}
+		found += len(x)
+	}
+	if found == 0 {
+		t.Error("no key was found at all")
+	}
+}
+
 func answer(t *testing.T, d *node, topic string, queueID int32, offset int64) string {
 	t.Helper()
 	r, err := d.s.Get(t.Context(), store.GetRequest{Topic: topic, QueueID: queueID, Offset: offset, MaxMessages: 2})

@@ -64,6 +64,7 @@ func TestSlaveIsByteIdentical(t *testing.T) {
 						w.n.Seed(1, 0)
 						caughtUp(t, w.master, w.slave)
 						same(t, w.master, w.slave)
+						sameKeys(t, w.master, w.slave)
 						if f := w.slave.s.Stats().HA.Following; f.Divergences != 0 || f.Diverged != "" {
 							t.Errorf("%+v", f)
 						}
