@@ -73,7 +73,19 @@ func openDatabase(o *Options, readOnly bool) (*database, error) {
 	if cut := d.cut(); cut != nil {
 		err = cut
 	}
+	d.closeLeft()
 	return nil, err
+}
+
+// closeLeft closes the files that Pebble did not, having failed, unless it gave up: its goroutines may still use them then.
+func (d *database) closeLeft() {
+	select {
+	case <-d.logger.fatal:
+	default:
+		if d.guard != nil {
+			d.guard.closeLeft()
+		}
+	}
 }
 
 // do runs f, which calls Pebble, on a goroutine of its own, so that neither a panic of it nor a fatal error that Pebble reports (to its logger, which must not return) reaches the caller. f may be left behind.
@@ -123,7 +135,9 @@ func (d *database) close() error {
 		return d.logger.err()
 	default:
 	}
-	return d.do(d.DB.Close)
+	err := d.do(d.DB.Close)
+	d.closeLeft()
+	return err
 }
 
 // classify makes damage of what is not the file system's refusal.

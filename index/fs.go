@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -19,6 +22,32 @@ import (
 type guardFS struct {
 	vfs.FS
 	failed atomic.Pointer[error] // of the first write that failed
+	held   struct {
+		sync.Mutex
+		files map[*guardFile]struct{} // not closed yet
+	}
+}
+
+// hold makes f a file of g.
+func (g *guardFS) hold(f vfs.File, vital bool) vfs.File {
+	h := &guardFile{f, g, vital}
+	g.held.Lock()
+	defer g.held.Unlock()
+	if g.held.files == nil {
+		g.held.files = map[*guardFile]struct{}{}
+	}
+	g.held.files[h] = struct{}{}
+	return h
+}
+
+// closeLeft closes what a Pebble that failed left open: the manifest, a log.
+func (g *guardFS) closeLeft() {
+	g.held.Lock()
+	left := slices.Collect(maps.Keys(g.held.files))
+	g.held.Unlock()
+	for _, f := range left {
+		f.Close()
+	}
 }
 
 var errCut = fmt.Errorf("an earlier write failed: %w", os.ErrPermission) // Pebble does not try another way then
@@ -57,7 +86,7 @@ func (g *guardFS) file(name string, open func() (vfs.File, error)) (f vfs.File, 
 	})
 	switch {
 	case err == nil:
-		return &guardFile{f, g, vital}, nil
+		return g.hold(f, vital), nil
 	case vital:
 		return nowhere{}, nil
 	}
@@ -85,7 +114,7 @@ func (g *guardFS) OpenDir(name string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &guardFile{f, g, true}, nil
+	return g.hold(f, true), nil
 }
 
 // Rename moves a file.
@@ -145,6 +174,18 @@ func (f *guardFile) change(op func() error) error {
 		return nil
 	}
 	return err
+}
+
+// Close may be called again, which does nothing.
+func (f *guardFile) Close() error {
+	f.g.held.Lock()
+	_, open := f.g.held.files[f]
+	delete(f.g.held.files, f)
+	f.g.held.Unlock()
+	if !open {
+		return nil
+	}
+	return f.File.Close()
 }
 
 func (f *guardFile) Write(p []byte) (n int, err error) {

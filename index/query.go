@@ -24,7 +24,7 @@ type Hit struct {
 type Result struct {
 	Hits []Hit // oldest first
 
-	// The last record that is indexed and had a key; 0 and 0: there is none.
+	// The last record that is indexed and had a key; 0 and 0: there is none, or it has expired.
 	LastUpdateTime      int64 // ms
 	LastUpdatePhyOffset int64
 
@@ -38,7 +38,7 @@ func (x *Index) Query(topic, key string, begin, end int64, max int) (Result, err
 	}
 	x.mu.Lock()
 	res := Result{NextPhyOffset: x.mu.next}
-	if k := x.mu.now.keyed; k.phyOffset >= 0 {
+	if k := x.mu.now.keyed; k.phyOffset >= x.mu.min {
 		res.LastUpdateTime, res.LastUpdatePhyOffset = k.storeTime, k.phyOffset
 	}
 	x.mu.Unlock()

@@ -36,7 +36,7 @@ func (x *Index) Stats() Stats {
 	if m.sealed != nil {
 		s.TailEntries += len(m.sealed.entries)
 	}
-	if m.now.keyed.phyOffset >= 0 {
+	if m.now.keyed.phyOffset >= m.min {
 		s.LastUpdateTime = m.now.keyed.storeTime
 	}
 	x.mu.Unlock()

@@ -25,6 +25,7 @@ type pair struct {
 	engine *store.DefaultMessageStore
 	model  *model.Store
 	now    int64
+	keys   bool // messages have keys, and queries are compared too
 	trace  []string
 }
 
@@ -109,7 +110,49 @@ func (p *pair) message() *record.Message {
 	case 7:
 		m.Properties = append(m.Properties, bytes.Repeat([]byte("x"), 32700+rng.IntN(140))...)
 	}
+	if p.keys {
+		if rng.IntN(3) > 0 {
+			m.Properties = m.Properties.With(record.PropertyKeys, fmt.Sprintf("k%d k%d", rng.IntN(5), rng.IntN(5)))
+		}
+		if rng.IntN(3) > 0 {
+			m.Properties = m.Properties.With(record.PropertyUniqKey, fmt.Sprint("u", rng.IntN(40)))
+		}
+	}
 	return m
+}
+
+// query compares one query. The index has caught up.
+func (p *pair) query() {
+	p.t.Helper()
+	for {
+		n, err := p.engine.IndexStep(1000)
+		if err != nil {
+			p.fatalf("index: %v", err)
+		}
+		if n == 0 {
+			break
+		}
+	}
+	q := store.QueryRequest{Topic: p.topic(), Key: fmt.Sprint([]string{"k", "u"}[p.rng.IntN(2)], p.rng.IntN(6)), Max: p.rng.IntN(80)}
+	if p.rng.IntN(2) == 0 {
+		q.Begin = time.UnixMilli(p.now - p.rng.Int64N(2000))
+	}
+	if p.rng.IntN(2) == 0 {
+		q.End = time.UnixMilli(p.now - p.rng.Int64N(1000))
+	}
+	got, err := p.engine.Query(ctx, q)
+	want, err2 := p.model.Query(ctx, q)
+	if err != nil || err2 != nil {
+		p.fatalf("query %+v: %v; %v", q, err, err2)
+	}
+	defer got.Release()
+	same := len(got.Records) == len(want.Records) && got.Complete
+	for i := range min(len(got.Records), len(want.Records)) {
+		same = same && got.Records[i].PhyOffset == want.Records[i].PhyOffset && bytes.Equal(got.Records[i].Bytes, want.Records[i].Bytes)
+	}
+	if !same || got.IndexLastUpdatePhyOffset != want.IndexLastUpdatePhyOffset || got.IndexLastUpdateTime != want.IndexLastUpdateTime {
+		p.fatalf("query %+v: %d messages, index ends at %d; want %d, %d", q, len(got.Records), got.IndexLastUpdatePhyOffset, len(want.Records), want.IndexLastUpdatePhyOffset)
+	}
 }
 
 func clone(m *record.Message) *record.Message {
@@ -246,7 +289,14 @@ func (p *pair) whole() {
 // Whatever is put, asked, expired and closed in between: DefaultMessageStore answers as the model.
 func TestTheEngineAnswersAsTheModel(t *testing.T) {
 	for seed := range effort.Seeds(t, 40, 3000) {
-		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { differential(t, seed) })
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { differential(t, seed, false) })
+	}
+}
+
+// The same of messages with keys, and queries by them.
+func TestTheEngineFindsKeysAsTheModel(t *testing.T) {
+	for seed := range effort.Seeds(t, 20, 1000) {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { differential(t, seed, true) })
 	}
 }
 
@@ -256,12 +306,12 @@ func TestTheEngineAnswersAsTheModelAgain(t *testing.T) {
 		45:  "a batch of which one item is too big for a segment and a later one has too long properties",
 		113: "lookup in the last bytes of the log's last record",
 	} {
-		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { t.Log(what); differential(t, seed) })
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { t.Log(what); differential(t, seed, false) })
 	}
 }
 
-func differential(t *testing.T, seed uint64) {
-	p := &pair{t: t, rng: rand.New(rand.NewPCG(seed, 0)), fs: faultfs.New(), now: 1_700_000_000_000}
+func differential(t *testing.T, seed uint64, keys bool) {
+	p := &pair{t: t, rng: rand.New(rand.NewPCG(seed, 0)), fs: faultfs.New(), now: 1_700_000_000_000, keys: keys}
 	p.o = store.Options{
 		SegmentSize: 4096, QueueFileSize: 200, NoBackground: true, Now: func() time.Time { return time.UnixMilli(p.now) },
 		MemorySize: 10_000, MaxTransferBytesInMemory: 3000, MaxTransferBytesInDisk: 1500, MaxMessageSize: 5000, AllowV2: seed%2 == 0, Role: []store.Role{store.AsyncMaster, store.AsyncMaster, store.SyncMaster}[seed%3],
@@ -283,6 +333,9 @@ func differential(t *testing.T, seed uint64) {
 		case k < 95:
 			p.settle()
 			p.ask()
+			if p.keys {
+				p.query()
+			}
 		case k < 97:
 			p.settle()
 			r, err := p.engine.DeleteExpired(store.ExpireOptions{Manual: true, Max: 1 + p.rng.IntN(3)})
