@@ -69,8 +69,8 @@ var mayImport = map[string][]string{
 	"conformance":           {"store", "commitlog/record"},
 	"conformance/model":     {"store", "commitlog/record"},
 	"conformance/workload":  {"store", "commitlog/record"},
-	// Floor 5. The command prints what store answers, which is record's types.
-	"store/cmd/mqstore":   {"store", "store/storeprom", "store/internal/repair", "commitlog/record"},
+	// Floor 5. The command prints what store answers, which is record's types. A node that it serves has the broker's part of replication beside its store: metadata and registration.
+	"store/cmd/mqstore":   {"store", "store/storeprom", "store/internal/repair", "commitlog/record", "ha/metasync", "ha/remoting"},
 	"conformance/crash":   whole,
 	"conformance/sim":     whole,
 	"conformance/interop": whole,

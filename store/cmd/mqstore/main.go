@@ -37,7 +37,8 @@ type cli struct {
 	Lookup lookupCmd `cmd:"" help:"One record, by physical offset or message id."`
 	Query  queryCmd  `cmd:"" help:"Messages by key or unique id."`
 	Time   timeCmd   `cmd:"" help:"The queue offset for a store time."`
-	Demo   demoCmd   `cmd:"" help:"Puts, gets, a crash and a recovery in a temporary directory, with proof."`
+	Serve  serveCmd  `cmd:"" help:"Runs a node from a broker's .properties file: the store, replication, health and stats."`
+	Demo   demoCmd   `cmd:"" help:"Puts, gets, crashes and recoveries in a temporary directory, alone and as a pair, with proof."`
 
 	DemoWriter demoWriterCmd `cmd:"" hidden:"" help:"The process that demo kills."`
 }
@@ -59,7 +60,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	out := bufio.NewWriterSize(stdout, 64<<10)
 	k, err := kong.New(&c,
 		kong.Name("mqstore"),
-		kong.Description("Looks at message stores of mqstore and of Apache RocketMQ (4.x and 5.x). Verbs that only look never write a byte to the store and need no lock, so a live store can be looked at too."),
+		kong.Description("Looks at message stores of mqstore and of Apache RocketMQ (4.x and 5.x), and serves one. Verbs that only look never write a byte to the store and need no lock, so a live store can be looked at too."),
 		kong.Writers(out, stderr),
 		kong.Exit(func(int) { helped = true }),
 		kong.Help(printHelp),

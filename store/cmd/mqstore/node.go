@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/mqstore/mqstore/ha/metasync"
+	"github.com/mqstore/mqstore/ha/remoting"
+	"github.com/mqstore/mqstore/store"
+)
+
+// nodePlan is all that a node needs to know.
+type nodePlan struct {
+	options  store.Options
+	broker   store.Broker
+	warnings []string // of what the configuration means
+	log      hclog.Logger
+
+	mainAddr  string // where a master serves its metadata; and two ports below
+	adminAddr string
+	master    string // of a slave: where it copies metadata from; "" = the name servers tell
+
+	register                 bool
+	brokerAddr, haServerAddr string // how others reach this node, as the name servers are told
+}
+
+// node is a store, and what a broker's process does beside it: metadata, registration, and an ear for the operator.
+type node struct {
+	p     nodePlan
+	began time.Time
+	store atomic.Pointer[store.DefaultMessageStore] // nil while it is being opened
+
+	admin, main, vip net.Listener // main and vip are nil for a slave
+	http             *http.Server
+	metadata         *remoting.Server    // of a master
+	syncer           *metasync.Syncer    // of a slave
+	registrar        *metasync.Registrar // nil without name servers
+	registered       bool                // it was started. A node that did not start must not unregister the one that runs in its place
+
+	stop    context.CancelFunc
+	running sync.WaitGroup // syncer and registrar
+	serving sync.WaitGroup
+}
+
+// startNode listens, opens the store, and starts everything. The admin address answers while the store is still being opened.
+func startNode(p nodePlan) (_ *node, err error) {
+	n := &node{p: p, began: time.Now()}
+	ctx, stop := context.WithCancel(context.Background())
+	n.stop = stop
+	defer func() {
+		if err != nil {
+			_ = n.close() // of an error there is one already
+		}
+	}()
+	if n.admin, err = net.Listen("tcp", p.adminAddr); err != nil {
+		return nil, listenFailed("health and stats", err, "give another address with --admin")
+	}
+	n.http = &http.Server{Handler: n.handler(), ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: p.log.StandardLogger(nil)}
+	n.serve("admin", func() error { return n.http.Serve(n.admin) })
+
+	dir := metasync.NewDir(p.broker.StorePathRootDir, metasync.DirOptions{Damaged: func(path string, err error) { p.log.Warn("metadata file damaged", "path", path, "err", err) }})
+	if p.options.Role != store.Slave {
+		if n.main, n.vip, err = metasync.ListenPair(p.mainAddr); err != nil {
+			return nil, listenFailed("slaves' requests for metadata", err, "change listenPort")
+		}
+	}
+	if p.options.Role == store.Slave {
+		n.syncer = metasync.NewSyncer(dir, metasync.SyncerOptions{Self: p.mainAddr, Events: metasync.SyncEvents{Failed: n.copyFailed()}})
+		n.syncer.SetMaster(p.master)
+	} else {
+		n.metadata = metasync.NewServer(dir, remoting.ServerOptions{})
+	}
+	if p.register {
+		if n.registrar, err = metasync.NewRegistrar(n.registration()); err != nil {
+			return nil, err
+		}
+	}
+	p.options.Logger = p.log
+	s, err := store.Open(p.broker.StorePathRootDir, p.options)
+	if err != nil {
+		if errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EADDRNOTAVAIL) {
+			return nil, listenFailed("slaves", err, "change haListenPort")
+		}
+		return nil, err
+	}
+	n.store.Store(s)
+	if n.metadata != nil {
+		for _, l := range []net.Listener{n.main, n.vip} {
+			n.serve("metadata", func() error { return n.metadata.Serve(l) })
+		}
+	}
+	if n.syncer != nil {
+		n.running.Go(func() { _ = n.syncer.Run(ctx) })
+	}
+	if n.registrar != nil {
+		n.registered = true
+		n.running.Go(func() { _ = n.registrar.Run(ctx) })
+	}
+	return n, nil
+}
+
+// registration makes the node known without topics: clients would be sent here, where nothing answers them.
+func (n *node) registration() metasync.RegistrarOptions {
+	b := n.p.broker
+	var failed sync.Map // name server -> text last logged
+	return metasync.RegistrarOptions{
+		NameServers: b.NamesrvAddr, BrokerName: b.Name, BrokerAddr: n.p.brokerAddr, ClusterName: b.ClusterName, BrokerID: b.ID, HAServerAddr: n.p.haServerAddr,
+		Registered: func(r metasync.Registration) {
+			failed.Delete(r.NameServer)
+			if n.syncer == nil || r.MasterAddr == "" {
+				return
+			}
+			n.syncer.SetMaster(r.MasterAddr)
+			if n.p.options.HA.MasterAddress != "" || r.HAServerAddr == "" {
+				return // as in 4.9.8, the configuration's master stays
+			}
+			if err := n.store.Load().UpdateHaMasterAddress(r.HAServerAddr); err != nil {
+				n.p.log.Warn("a name server names a master that cannot be", "nameServer", r.NameServer, "err", err)
+			}
+		},
+		Failed: func(server string, err error) {
+			if before, _ := failed.Swap(server, err.Error()); before != err.Error() {
+				n.p.log.Warn("registration failed; it is tried again", "nameServer", server, "err", err)
+			}
+		},
+	}
+}
+
+// copyFailed logs a table's failure when it is another than the last.
+func (n *node) copyFailed() func(metasync.Kind, error) {
+	var said sync.Map
+	return func(k metasync.Kind, err error) {
+		if before, _ := said.Swap(k, err.Error()); before != err.Error() {
+			n.p.log.Warn("copying metadata failed; it is tried again", "table", k, "err", err)
+		}
+	}
+}
+
+// serve runs a server until it is closed.
+func (n *node) serve(what string, serve func() error) {
+	n.serving.Go(func() {
+		err := serve()
+		if err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, remoting.ErrClosed) && !errors.Is(err, net.ErrClosed) {
+			n.p.log.Error("a listener failed", "of", what, "err", err)
+		}
+	})
+}
+
+// close ends everything that startNode has started, what others rely on last.
+func (n *node) close() error {
+	var errs []error
+	n.stop()
+	n.running.Wait()
+	if n.registered {
+		if err := n.registrar.Close(); err != nil {
+			n.p.log.Warn("name servers still know this broker, for two minutes at most", "err", err)
+		}
+	}
+	if n.syncer != nil {
+		n.syncer.Close()
+	}
+	if n.metadata != nil {
+		n.metadata.Close()
+	}
+	for _, l := range []net.Listener{n.main, n.vip} {
+		if l != nil {
+			l.Close() // again, if it was served
+		}
+	}
+	if s := n.store.Load(); s != nil {
+		errs = append(errs, s.Close())
+	}
+	if n.http != nil {
+		n.http.Close()
+	}
+	n.serving.Wait()
+	return errors.Join(errs...)
+}
+
+// listenFailed says what to do about an address that cannot be listened on.
+func listenFailed(forWhat string, err error, instead string) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("listen for %s: %w: stop the process that has it (ss -ltnp shows which), or %s", forWhat, err, instead)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("listen for %s: %w: it is no address of this machine; give one with --bind (0.0.0.0 is every interface)", forWhat, err)
+	}
+	return fmt.Errorf("listen for %s: %w", forWhat, err)
+}
+
+// onlyLoopback reports whether all name servers are on this machine.
+func onlyLoopback(servers string) bool {
+	for s := range strings.SplitSeq(servers, ";") {
+		if s = strings.TrimSpace(s); s == "" {
+			continue
+		}
+		if host, _, err := net.SplitHostPort(s); err != nil || !isLoopback(host) {
+			return false
+		}
+	}
+	return true
+}
