@@ -2,17 +2,21 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
+	"io/fs"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -25,7 +29,7 @@ type demoCmd struct {
 }
 
 func (*demoCmd) Help() string {
-	return "A process of its own puts messages, each flushed to disk before it is acknowledged, and is killed with kill -9 while it does. The log is then torn where a power failure would tear it, the store is opened again, and every message that was acknowledged is looked up. Exit code 0: all of it was there."
+	return "A sync master in a process of its own puts messages, each on its disk and on its slave's before it is acknowledged, and is killed with kill -9 while it does. Every message that was acknowledged is looked up on the slave. The master's log is then torn where a power failure would tear it, it is opened again, and all is looked up there. The slave catches up; later it is promoted, and the old master follows it. Exit code 0: nothing acknowledged was lost, and both stores are equal, byte for byte."
 }
 
 func (*demoCmd) Examples() string {
@@ -39,6 +43,7 @@ const (
 	demoQueues      = 4
 	demoAcks        = 1500            // as many puts are acknowledged before the kill,
 	demoPatience    = 3 * time.Second // or as many as there are after this
+	demoWait        = 30 * time.Second
 )
 
 var demoTopics = []string{"orders", "payments"}
@@ -52,8 +57,12 @@ type ack struct {
 	BodySum     uint32 `json:"bodySum"`
 }
 
-func demoOptions() store.Options {
-	return store.Options{FlushMode: store.SyncFlush, SegmentSize: demoSegmentSize, QueueFileSize: demoQueueFile}
+// demoOptions are those of a store that puts, as a master whose puts wait for a slave's disk, or that follows one.
+func demoOptions(role store.Role, master string) store.Options {
+	return store.Options{
+		FlushMode: store.SyncFlush, SegmentSize: demoSegmentSize, QueueFileSize: demoQueueFile,
+		Role: role, HA: store.HAOptions{ListenAddress: "127.0.0.1:0", MasterAddress: master, ReportFlushed: true, SlaveTimeout: demoWait},
+	}
 }
 
 func (c *demoCmd) Run(e *env) (err error) {
@@ -61,8 +70,8 @@ func (c *demoCmd) Run(e *env) (err error) {
 	if err != nil {
 		return err
 	}
-	d := &demo{e: e, dir: filepath.Join(dir, "store")}
-	d.say("A message store in %s", d.dir)
+	d := &demo{e: e, dir: filepath.Join(dir, "store"), slaveDir: filepath.Join(dir, "slave")}
+	d.say("A message store in %s,\nand its slave in %s", d.dir, d.slaveDir)
 	if c.Keep {
 		defer d.say("\nLook at it: mqstore info %s", d.dir)
 	} else {
@@ -72,7 +81,14 @@ func (c *demoCmd) Run(e *env) (err error) {
 			}
 		}()
 	}
-	for _, step := range []func() error{d.putAndKill, d.tear, d.recover, d.prove, d.goOn, d.reopen} {
+	defer func() {
+		for _, s := range []*store.DefaultMessageStore{d.store, d.slave} {
+			if s != nil {
+				err = errors.Join(err, s.Close())
+			}
+		}
+	}()
+	for _, step := range []func() error{d.putAndKill, d.proveSlave, d.tear, d.recover, d.prove, d.catchUp, d.goOn, d.promote, d.reopen, d.equal} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -80,17 +96,17 @@ func (c *demoCmd) Run(e *env) (err error) {
 			return err
 		}
 	}
-	d.say("\nProved: %s, none lost.", count(len(d.acks), "acknowledged message", "acknowledged messages"))
+	d.say("\nProved: %s, none lost; master and slave are equal, byte for byte.", count(len(d.acks), "acknowledged message", "acknowledged messages"))
 	return nil
 }
 
 // demo is one run; its steps are called in order.
 type demo struct {
-	e     *env
-	dir   string
-	acks  []ack
-	torn  bool
-	store *store.DefaultMessageStore
+	e             *env
+	dir, slaveDir string
+	acks          []ack
+	torn          bool
+	store, slave  *store.DefaultMessageStore // nil while another process has it, or nobody
 }
 
 // say prints at once: the reader follows.
@@ -101,13 +117,14 @@ func (d *demo) say(format string, args ...any) {
 
 // putAndKill runs the writer and kills it while it puts.
 func (d *demo) putAndKill() error {
-	d.say("\n1. Another process opens it and puts messages: %d producers, %d topics of %d queues, synchronous flush.", demoProducers, len(demoTopics), demoQueues)
+	d.say("\n1. Another process opens it as SYNC_MASTER and puts messages: %d producers, %d topics of %d queues.", demoProducers, len(demoTopics), demoQueues)
+	d.say("   Each is acknowledged when it is on the disks of both.")
 	exe, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	child := exec.CommandContext(d.e.ctx, exe)
-	child.Args = []string{os.Args[0], "demo-writer", d.dir}
+	child.Args = []string{os.Args[0], "demo-writer", "--pair", d.dir}
 	child.Stderr = d.e.stderr
 	out, err := child.StdoutPipe()
 	if err != nil {
@@ -121,8 +138,16 @@ func (d *demo) putAndKill() error {
 		killed = true
 		_ = child.Process.Kill()
 	}
-	start := time.Now()
 	lines := bufio.NewReader(out)
+	if d.slave, err = d.follow(lines); err != nil {
+		kill()
+		_ = child.Wait()
+		if cerr := d.e.ctx.Err(); cerr != nil {
+			return cerr
+		}
+		return err
+	}
+	start := time.Now()
 	deadline := time.AfterFunc(demoPatience, kill)
 	var took time.Duration
 	for {
@@ -157,6 +182,54 @@ func (d *demo) putAndKill() error {
 		return errors.New("the writing process acknowledged nothing")
 	}
 	d.say("   %s acknowledged in %s. Then, in the middle of it: kill -9.", count(len(d.acks), "put was", "puts were"), took.Round(time.Millisecond))
+	return nil
+}
+
+// follow opens the slave of the master that says its address first.
+func (d *demo) follow(lines *bufio.Reader) (*store.DefaultMessageStore, error) {
+	line, err := lines.ReadBytes('\n')
+	if err != nil {
+		return nil, fmt.Errorf("the writing process did not say where it listens: %w", err)
+	}
+	var hello demoHello
+	if err := json.Unmarshal(line, &hello); err != nil {
+		return nil, fmt.Errorf("the writing process said %q: %w", line, err)
+	}
+	return store.Open(d.slaveDir, demoOptions(store.Slave, hello.Listen))
+}
+
+// until waits for a state of the pair.
+func (d *demo) until(what string, reached func() bool) error {
+	deadline := time.NewTimer(demoWait)
+	defer deadline.Stop()
+	look := time.NewTicker(2 * time.Millisecond)
+	defer look.Stop()
+	for !reached() {
+		select {
+		case <-look.C:
+		case <-deadline.C:
+			return nothing("waited %v for %s", demoWait, what)
+		case <-d.e.ctx.Done():
+			return d.e.ctx.Err()
+		}
+	}
+	return nil
+}
+
+// proveSlave looks everything up where the master's crash cannot have reached.
+func (d *demo) proveSlave() error {
+	d.say("\n2. The master is gone. Does the slave have everything that was acknowledged?")
+	last := int64(0)
+	for _, a := range d.acks {
+		last = max(last, a.PhyOffset)
+	}
+	if err := d.until("the slave's queues", func() bool { return d.slave.Stats().DispatchedPhyOffset > last }); err != nil {
+		return err
+	}
+	if err := d.check(d.slave); err != nil {
+		return err
+	}
+	d.say("   All %d, in its log and in its queues.", len(d.acks))
 	return nil
 }
 
@@ -197,14 +270,14 @@ func (d *demo) tear() error {
 		return err
 	}
 	d.torn = true
-	d.say("   And half a record of %d bytes is written at the log's end, %d, as a power failure leaves it.", len(half), end)
+	d.say("   Half a record of %d bytes is written at the master's log end, %d, as a power failure leaves it.", len(half), end)
 	return nil
 }
 
 // recover opens the store again.
 func (d *demo) recover() error {
-	d.say("\n2. The store is opened again, and recovers.")
-	s, err := store.Open(d.dir, demoOptions())
+	d.say("\n3. The master is opened again, and recovers.")
+	s, err := store.Open(d.dir, demoOptions(store.SyncMaster, ""))
 	if err != nil {
 		return err
 	}
@@ -224,21 +297,29 @@ func (d *demo) recover() error {
 	return nil
 }
 
-// prove looks every acknowledged message up, by its place in the log and by its place in the queue, and checks that the queues have no gap.
-func (d *demo) prove() error {
-	d.say("\n3. Is everything there that was acknowledged?")
+// check looks every acknowledged message up in s, by its place in the log and by its place in the queue.
+func (d *demo) check(s *store.DefaultMessageStore) error {
 	for _, a := range d.acks {
-		m, err := d.store.Lookup(a.PhyOffset)
+		m, err := s.Lookup(a.PhyOffset)
 		if err != nil {
 			return nothing("LOST: %s/%d at queue offset %d: %w", a.Topic, a.QueueID, a.QueueOffset, err)
 		}
 		if m.Topic != a.Topic || m.QueueID != a.QueueID || m.QueueOffset != a.QueueOffset || crc32.ChecksumIEEE(m.Body) != a.BodySum {
 			return nothing("CHANGED: the record at %d is not the message that was acknowledged: %+v", a.PhyOffset, a)
 		}
-		phy, err := d.store.PhyOffset(a.Topic, a.QueueID, a.QueueOffset)
+		phy, err := s.PhyOffset(a.Topic, a.QueueID, a.QueueOffset)
 		if err != nil || phy != a.PhyOffset {
 			return nothing("LOST from its queue: %s/%d at %d points at %d (%v), acknowledged at %d", a.Topic, a.QueueID, a.QueueOffset, phy, err, a.PhyOffset)
 		}
+	}
+	return nil
+}
+
+// prove checks every acknowledged message, and that the queues have no gap.
+func (d *demo) prove() error {
+	d.say("\n4. Is everything there that was acknowledged?")
+	if err := d.check(d.store); err != nil {
+		return err
 	}
 	n, err := d.scan()
 	if err != nil {
@@ -250,6 +331,28 @@ func (d *demo) prove() error {
 	d.say("   All %d: at their physical offsets and in their queues, bodies unchanged. The queues have no gap;", len(d.acks))
 	d.say("   %s in them had been put but not yet acknowledged.", count(n-len(d.acks), "message", "messages"))
 	return nil
+}
+
+// catchUp lets the slave follow the recovered master.
+func (d *demo) catchUp() error {
+	d.say("\n5. The slave follows the master again, and catches up with what it had not got.")
+	lacks := d.store.MaxPhyOffset() - d.slave.MaxPhyOffset()
+	if err := d.slave.UpdateHaMasterAddress(d.store.Stats().HA.ListenAddress); err != nil {
+		return err
+	}
+	if err := d.level(d.store, d.slave); err != nil {
+		return err
+	}
+	d.say("   %s came; both logs end at %d.", count(lacks, "byte", "bytes"), d.slave.MaxPhyOffset())
+	return nil
+}
+
+// level waits until the slave has all of the master's log, on its disk and in its queues, and the master knows it.
+func (d *demo) level(master, slave *store.DefaultMessageStore) error {
+	return d.until("the slave to catch up", func() bool {
+		m, s := master.Stats(), slave.Stats()
+		return s.MaxPhyOffset == m.MaxPhyOffset && s.DispatchBehindBytes == 0 && m.DispatchBehindBytes == 0 && m.HA.MaxAck == m.MaxPhyOffset && len(m.HA.Slaves) > 0
+	})
 }
 
 // scan reads all queues as a consumer does and counts the messages.
@@ -289,7 +392,7 @@ func (d *demo) get(topic string, queueID int32, from int64, tags string) (*store
 
 // goOn puts and gets on in the recovered store.
 func (d *demo) goOn() error {
-	d.say("\n4. Life goes on: more puts, and gets by tag, by time and by key.")
+	d.say("\n6. Life goes on: more puts, acknowledged by both, and gets by tag, by time and by key.")
 	rng := rand.New(rand.NewPCG(3, 4))
 	first := int64(-1)
 	var stored time.Time
@@ -345,36 +448,133 @@ func (d *demo) goOn() error {
 		return nothing("the message at queue offset %d was stored at %v, but the first one of that time is said to be %d", first, stored, at)
 	}
 	d.say("   %d put, %d found by tag; the first one since %s is queue offset %d.", more, got, stamp(stored.UnixMilli()), at)
-	return d.query(fmt.Sprintf("order-%d", more-1), d.acks[len(d.acks)-1].PhyOffset)
+	if err := d.level(d.store, d.slave); err != nil {
+		return err
+	}
+	for _, s := range []*store.DefaultMessageStore{d.slave, d.store} {
+		if err := d.query(s, fmt.Sprintf("order-%d", more-1), d.acks[len(d.acks)-1].PhyOffset); err != nil {
+			return err
+		}
+	}
+	d.say("   The key order-%d finds its message, on master and slave, at %d.", more-1, d.acks[len(d.acks)-1].PhyOffset)
+	return nil
 }
 
-// reopen closes the store properly, opens it once more and proves everything again.
-func (d *demo) reopen() error {
-	d.say("\n5. Closed properly, opened once more.")
+// promote takes the master away and makes the slave the master, which puts on.
+func (d *demo) promote() error {
+	d.say("\n7. The master is closed properly. The slave is promoted, and takes puts.")
 	if err := d.store.Close(); err != nil {
 		return err
 	}
-	s, err := store.Open(d.dir, demoOptions())
+	d.store = nil
+	if err := d.slave.SetRole(d.e.ctx, store.AsyncMaster); err != nil {
+		return err
+	}
+	rng := rand.New(rand.NewPCG(5, 6))
+	const more = 100
+	for range more {
+		m := demoMessage(rng, "payments", 0)
+		want := d.slave.MaxOffset("payments", 0)
+		sum := crc32.ChecksumIEEE(m.Body)
+		r, err := d.slave.Put(d.e.ctx, m)
+		if err != nil {
+			return err
+		}
+		if r.Status != store.PutOK || r.QueueOffset < want {
+			return nothing("put to the promoted slave: %v, queue offset %d, although the queue ends at %d", r.Status, r.QueueOffset, want)
+		}
+		d.acks = append(d.acks, ack{"payments", 0, r.QueueOffset, r.PhyOffset, sum})
+	}
+	d.say("   %d more; queue offsets go on where the old master's ended.", more)
+	return nil
+}
+
+// reopen opens the old master once more, as the slave of the new one, and proves everything again.
+func (d *demo) reopen() error {
+	d.say("\n8. The old master is opened once more, as the slave of the new one.")
+	s, err := store.Open(d.dir, demoOptions(store.Slave, d.slave.Stats().HA.ListenAddress))
 	if err != nil {
 		return err
 	}
-	defer s.Close()
 	d.store = s
 	r := s.Stats().Recovery
 	if !r.Clean || r.DroppedBytes > 0 {
 		return nothing("the store was closed properly, but opening it recovered: clean %v, %d bytes cut", r.Clean, r.DroppedBytes)
 	}
-	for _, a := range d.acks {
-		m, err := s.Lookup(a.PhyOffset)
-		if err != nil {
-			return nothing("LOST: %s/%d at queue offset %d: %w", a.Topic, a.QueueID, a.QueueOffset, err)
-		}
-		if crc32.ChecksumIEEE(m.Body) != a.BodySum || m.QueueOffset != a.QueueOffset {
-			return nothing("CHANGED: the record at %d is not the message that was acknowledged", a.PhyOffset)
-		}
+	if err := d.level(d.slave, d.store); err != nil {
+		return err
 	}
-	d.say("   A clean exit: nothing to recover, all %d there.", len(d.acks))
-	return s.Close()
+	if err := d.check(s); err != nil {
+		return err
+	}
+	d.say("   A clean exit: nothing to recover. It has caught up, all %d are there.", len(d.acks))
+	return nil
+}
+
+// equal compares both stores: log and queues, byte for byte.
+func (d *demo) equal() error {
+	d.say("\n9. Are both stores equal?")
+	from, end := d.store.MinPhyOffset(), d.store.MaxPhyOffset()
+	if sf, se := d.slave.MinPhyOffset(), d.slave.MaxPhyOffset(); sf != from || se != end {
+		return nothing("DIFFERENT: one log holds [%d, %d), the other [%d, %d)", from, end, sf, se)
+	}
+	for _, s := range []**store.DefaultMessageStore{&d.store, &d.slave} {
+		if err := (*s).Close(); err != nil {
+			return err
+		}
+		*s = nil
+	}
+	logs, _, err := d.sameFiles("commitlog", end)
+	if err != nil {
+		return err
+	}
+	files, bytes, err := d.sameFiles("consumequeue", -1)
+	if err != nil {
+		return err
+	}
+	d.say("   Yes: %s of log in %s, and %s of queues in %s.", size(end-from), count(logs, "file", "files"), size(bytes), count(files, "file", "files"))
+	return nil
+}
+
+// sameFiles compares a directory of both stores, of the log what lies below end; -1: everything.
+func (d *demo) sameFiles(sub string, end int64) (files int, total int64, err error) {
+	err = filepath.WalkDir(filepath.Join(d.dir, sub), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		if err := d.e.ctx.Err(); err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(d.dir, path)
+		if err != nil {
+			return err
+		}
+		n := int64(math.MaxInt64)
+		if end >= 0 {
+			start, err := strconv.ParseInt(entry.Name(), 10, 64)
+			if err != nil {
+				return err
+			}
+			if n = end - start; n <= 0 {
+				return nil // made ahead
+			}
+		}
+		a, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		b, err := os.ReadFile(filepath.Join(d.slaveDir, rel))
+		if err != nil {
+			return nothing("DIFFERENT: %w", err)
+		}
+		if !bytes.Equal(a[:min(n, int64(len(a)))], b[:min(n, int64(len(b)))]) {
+			return nothing("DIFFERENT: %s", rel)
+		}
+		files++
+		total += min(n, int64(len(a)))
+		return nil
+	})
+	return files, total, err
 }
 
 func demoMessage(rng *rand.Rand, topic string, queueID int32) *record.Message {
@@ -387,11 +587,11 @@ func demoMessage(rng *rand.Rand, topic string, queueID int32) *record.Message {
 }
 
 // query finds the message that was put with the key.
-func (d *demo) query(key string, phyOffset int64) error {
-	if err := d.store.WaitIndexed(d.e.ctx, d.store.MaxPhyOffset()); err != nil {
+func (d *demo) query(s *store.DefaultMessageStore, key string, phyOffset int64) error {
+	if err := s.WaitIndexed(d.e.ctx, s.MaxPhyOffset()); err != nil {
 		return err
 	}
-	r, err := d.store.Query(d.e.ctx, store.QueryRequest{Topic: "orders", Key: key})
+	r, err := s.Query(d.e.ctx, store.QueryRequest{Topic: "orders", Key: key})
 	if err != nil {
 		return err
 	}
@@ -399,19 +599,48 @@ func (d *demo) query(key string, phyOffset int64) error {
 	if len(r.Records) != 1 || r.Records[0].PhyOffset != phyOffset {
 		return nothing("key %s is found in %d messages, put was the one at %d", key, len(r.Records), phyOffset)
 	}
-	d.say("   The key %s finds its message, at %d.", key, phyOffset)
 	return nil
 }
 
 // demoWriterCmd is the process that demo kills: it puts for ever, and writes a line for each put that has returned.
 type demoWriterCmd struct {
-	Dir string `arg:""`
+	Dir  string `arg:""`
+	Pair bool   // say first where it listens, and put when a slave follows
+}
+
+// demoHello is the first line of a writing process that is a master.
+type demoHello struct {
+	Listen string `json:"listen"`
+}
+
+// pair waits for a slave that can be waited for.
+func (c *demoWriterCmd) pair(e *env, s *store.DefaultMessageStore) error {
+	hello, err := json.Marshal(demoHello{s.Stats().HA.ListenAddress})
+	if err != nil {
+		return err
+	}
+	if _, err := e.stdout.Write(append(hello, '\n')); err != nil {
+		return err
+	}
+	return (&demo{e: e}).until("a slave", func() bool {
+		slaves := s.Stats().HA.Slaves
+		return len(slaves) > 0 && slaves[0].Reported
+	})
 }
 
 func (c *demoWriterCmd) Run(e *env) error {
-	s, err := store.Open(c.Dir, demoOptions())
+	role := store.AsyncMaster
+	if c.Pair {
+		role = store.SyncMaster
+	}
+	s, err := store.Open(c.Dir, demoOptions(role, ""))
 	if err != nil {
 		return err
+	}
+	if c.Pair {
+		if err := c.pair(e, s); err != nil {
+			return errors.Join(err, s.Close())
+		}
 	}
 	ctx, stop := context.WithCancelCause(e.ctx)
 	defer stop(nil)
