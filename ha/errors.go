@@ -31,6 +31,9 @@ var (
 	ErrStoreID = errors.New("ha: master and slave are of different stores")
 )
 
+// wayOut is what to do about a slave whose log is not its master's.
+const wayOut = "stop the slave, move its directory aside, and start it with an empty one, to resync, or with a copy of the master's"
+
 // PositionError is a slave's position, or acknowledgement, that its master cannot serve or believe.
 type PositionError struct {
 	Reason    error // one of the sentinels above
@@ -42,11 +45,11 @@ func (e *PositionError) Error() string {
 	s := fmt.Sprintf("slave at physical offset %d, master holds [%d, %d): %v", e.PhyOffset, e.Min, e.Max, e.Reason)
 	switch {
 	case errors.Is(e.Reason, ErrSlaveAhead):
-		return s + fmt.Sprintf("; if the master is right, cut the slave's log at %d (mqstore truncate) or empty its directory and let it resync", e.Max)
+		return s + fmt.Sprintf("; if the master is right, what the slave has from %d on is not its: ", e.Max) + wayOut
 	case errors.Is(e.Reason, ErrDeletedOnMaster):
-		return s + "; empty the slave's directory and let it resync"
+		return s + "; " + wayOut
 	case errors.Is(e.Reason, ErrDiverged):
-		return s + fmt.Sprintf("; if the master is right, cut the slave's log where both still agree, at or before %d (mqstore truncate), or empty its directory and let it resync", e.PhyOffset)
+		return s + fmt.Sprintf("; if the master is right, the slave's log is wrong from %d on, or before that: ", e.PhyOffset) + wayOut
 	}
 	return s
 }
@@ -61,7 +64,7 @@ type OffsetMismatchError struct {
 }
 
 func (e *OffsetMismatchError) Error() string {
-	return fmt.Sprintf("frame at physical offset %d does not continue the slave's log, which ends at %d; if it stays so, the logs are not of one store: empty the slave's directory and let it resync", e.Got, e.Want)
+	return fmt.Sprintf("frame at physical offset %d does not continue the slave's log, which ends at %d; if it stays so, the logs are not of one store: %s", e.Got, e.Want, wayOut)
 }
 
 // FrameSizeError is a frame whose length is not in 0..Max. It is an ErrMalformed.

@@ -170,10 +170,10 @@ func TestDivergenceIsFoundInTheHandshake(t *testing.T) {
 		reason error
 		hint   string
 	}{
-		{"ahead", func() *memLog { return newMemLogAt(1000, 0, 5001, 1) }, ErrSlaveAhead, "cut the slave's log at 5000 (mqstore truncate)"},
-		{"deleted on the master", func() *memLog { return newMemLogAt(1000, 0, 1500, 1) }, ErrDeletedOnMaster, "empty the slave's directory"},
-		{"other bytes", func() *memLog { return newMemLogAt(1000, 0, 4000, 2) }, ErrDiverged, "at or before 3900 (mqstore truncate)"},
-		{"same end, other bytes", func() *memLog { return newMemLogAt(1000, 0, 5000, 2) }, ErrDiverged, "mqstore truncate"},
+		{"ahead", func() *memLog { return newMemLogAt(1000, 0, 5001, 1) }, ErrSlaveAhead, "what the slave has from 5000 on is not its: stop the slave, move its directory aside"},
+		{"deleted on the master", func() *memLog { return newMemLogAt(1000, 0, 1500, 1) }, ErrDeletedOnMaster, "move its directory aside"},
+		{"other bytes", func() *memLog { return newMemLogAt(1000, 0, 4000, 2) }, ErrDiverged, "wrong from 3900 on, or before that: stop the slave"},
+		{"same end, other bytes", func() *memLog { return newMemLogAt(1000, 0, 5000, 2) }, ErrDiverged, "move its directory aside"},
 		{"a beginning", func() *memLog { return shorter }, nil, ""},
 		{"the same", func() *memLog { return newMemLogAt(1000, 0, 5000, 1) }, nil, ""},
 		{"empty", func() *memLog { return newMemLog(1000) }, nil, ""},

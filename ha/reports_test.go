@@ -278,7 +278,7 @@ func TestOffsetMismatchIsATypedErrorAndBacksOff(t *testing.T) {
 		if !errors.As(st.LastError, &mismatch) || mismatch.Want != 5000 || mismatch.Got != 777 || st.State != BackingOff || st.Mismatches != st.Failures || st.Mismatches > 30 || st.Mismatches < 10 {
 			t.Errorf("%+v", st)
 		}
-		if ev.count("disconnected") != int(st.Mismatches) || !bytes.Contains([]byte(ev.String()), []byte("empty the slave's directory")) {
+		if ev.count("disconnected") != int(st.Mismatches) || !bytes.Contains([]byte(ev.String()), []byte("move its directory aside")) {
 			t.Errorf("events:\n%s", ev)
 		}
 	})

@@ -91,7 +91,7 @@ func TestAnOldMasterThatIsAheadSaysSo(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			f := a.s.Stats().HA.Following
-			if ext && (!strings.Contains(f.Diverged, "mqstore truncate") || f.Divergences == 0 || !a.events.has(store.ErrDiverged)) || f.LastError == "" {
+			if ext && (!strings.Contains(f.Diverged, "move its directory aside") || f.Divergences == 0 || !a.events.has(store.ErrDiverged)) || f.LastError == "" {
 				t.Errorf("%+v\n%v", f, a.events)
 			}
 			if !b.events.has(store.ErrDiverged) {
@@ -137,7 +137,7 @@ func TestDeletedOnTheMaster(t *testing.T) {
 		}
 		b.open()
 		time.Sleep(900 * time.Millisecond)
-		if f := b.s.Stats().HA.Following; !strings.Contains(f.Diverged, "deleted on the master") || !strings.Contains(f.Diverged, "empty the slave's directory") {
+		if f := b.s.Stats().HA.Following; !strings.Contains(f.Diverged, "deleted on the master") || !strings.Contains(f.Diverged, "move its directory aside") {
 			t.Errorf("%+v", f)
 		}
 	})

@@ -22,7 +22,7 @@ type serveCmd struct {
 func (*serveCmd) Help() string {
 	return `Opens the store of a broker's .properties file and takes the part in replication that brokerRole says: a master serves its log to slaves at haListenPort (default listenPort+1), and topics, consumer offsets, delay offsets and subscription groups, from config/, at listenPort and listenPort-2; a slave follows haMasterAddress, or the master that the name servers of namesrvAddr know, and copies both. Either side may be a broker of RocketMQ 4.9.8.
 
-These ports know no authentication, so they are on loopback unless the file names brokerIP1 and brokerIP2, or --bind an address. The node answers no producers and no consumers, and registers no topics. Nothing is deleted by age or disk use.
+These ports know no authentication, so they are on loopback unless the file names brokerIP1 and brokerIP2, or --bind an address. The node answers no producers and no consumers, and registers no topics. Expired segments are deleted as fileReservedTime, deleteWhen, diskMaxUsedSpaceRatio and cleanFileForciblyEnable say, with 4.9.8's defaults: of a copy that is to keep everything set them.
 
 GET /healthz is 200 "ok", or 503 and why; GET /stats is one JSON object, with the lag of each slave. Keys of the file without effect are named on stderr, where the log goes too. SIGTERM and SIGINT close the store properly, exit code 0; a second one kills.`
 }

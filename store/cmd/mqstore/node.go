@@ -48,7 +48,7 @@ type node struct {
 	registered       bool                // it was started. A node that did not start must not unregister the one that runs in its place
 
 	stop    context.CancelFunc
-	running sync.WaitGroup // syncer and registrar
+	running sync.WaitGroup // syncer, registrar, tidy
 	serving sync.WaitGroup
 }
 
@@ -99,6 +99,7 @@ func startNode(p nodePlan) (_ *node, err error) {
 			n.serve("metadata", func() error { return n.metadata.Serve(l) })
 		}
 	}
+	n.running.Go(func() { n.tidy(ctx, s) })
 	if n.syncer != nil {
 		n.running.Go(func() { _ = n.syncer.Run(ctx) })
 	}

@@ -185,6 +185,7 @@ brokerName=broker-a
 brokerId=%d
 deleteWhen=04
 fileReservedTime=48
+cleanFileForciblyEnable=false
 brokerRole=%s
 flushDiskType=ASYNC_FLUSH
 listenPort=%d
@@ -283,7 +284,7 @@ func TestTwoServedFilesAreAPair(t *testing.T) {
 	if j := slave.stats(); j.Role != "SLAVE" || j.HA.Following == nil || j.HA.Following.State != "following" || j.MaxPhyOffset != end || j.DispatchBehindBytes != 0 {
 		t.Errorf("stats of the slave: %+v", j)
 	}
-	if !strings.Contains(master.errs.String(), "line 13: haHousekeepingIntervall=20000: unknown key") {
+	if !strings.Contains(master.errs.String(), "line 14: haHousekeepingIntervall=20000: unknown key") {
 		t.Errorf("no word of the unknown key: %s", master.errs.String())
 	}
 	slave.stop(syscall.SIGTERM)
@@ -360,7 +361,7 @@ func TestServeRefusesInWords(t *testing.T) {
 		{"HA port in use", ownHA(port + 1), nil, []string{"listen for slaves", "address already in use", "change haListenPort"}},
 		{"admin port in use", config, []string{"--admin", strings.TrimPrefix(running.admin, "http://")}, []string{"health and stats", "address already in use", "--admin"}},
 		{"locked", other(listen, fmt.Sprintf("listenPort=%d", freePort(t))), nil, []string{"locked", fmt.Sprintf("process %d", running.cmd.Process.Pid)}},
-		{"role", other("ASYNC_MASTER", "MASTER"), nil, []string{"b.properties", "line 7", "brokerRole=MASTER", "ASYNC_MASTER, SYNC_MASTER or SLAVE"}},
+		{"role", other("ASYNC_MASTER", "MASTER"), nil, []string{"b.properties", "line 8", "brokerRole=MASTER", "ASYNC_MASTER, SYNC_MASTER or SLAVE"}},
 		{"slave with the master's id", other("ASYNC_MASTER", "SLAVE"), nil, []string{"b.properties", "set brokerId=1"}},
 		{"foreign address", other(listen, listen+"\nbrokerIP1=203.0.113.1"), nil, []string{"203.0.113.1", "no address of this machine", "--bind"}},
 		{"name server elsewhere", other(listen, listen+"\nnamesrvAddr=203.0.113.1:9876"), nil, []string{"namesrvAddr", "set brokerIP1"}},
