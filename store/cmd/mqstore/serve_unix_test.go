@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/mqstore/mqstore/commitlog/record"
 	"github.com/mqstore/mqstore/ha/metasync"
+	"github.com/mqstore/mqstore/ha/remoting"
 	"github.com/mqstore/mqstore/store"
 )
 
@@ -322,6 +324,81 @@ func TestServedSlaveIsKilledAndCatchesUp(t *testing.T) {
 	slave.stop(syscall.SIGTERM)
 	if err := master.Close(); err != nil {
 		t.Fatal(err)
+	}
+	sameStores(t, a, b, end)
+}
+
+// nameServer is as much of one as brokers need: it tells a slave of the master of its name.
+type nameServer struct {
+	addr string
+	mu   struct {
+		sync.Mutex
+		known map[string]map[string]string // broker id -> arguments of its registration
+		gone  []string
+	}
+}
+
+func newNameServer(t *testing.T) *nameServer {
+	n := &nameServer{}
+	n.mu.known = map[string]map[string]string{}
+	s := remoting.NewServer(map[int32]remoting.Handler{
+		103: func(_ context.Context, _ net.Addr, req *remoting.Command) (*remoting.Command, error) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.mu.known[req.ExtFields["brokerId"]] = req.ExtFields
+			answer := &remoting.Command{}
+			if m := n.mu.known["0"]; m != nil && req.ExtFields["brokerId"] != "0" {
+				answer.ExtFields = map[string]string{"haServerAddr": m["haServerAddr"], "masterAddr": m["brokerAddr"]}
+			}
+			return answer, nil
+		},
+		104: func(_ context.Context, _ net.Addr, req *remoting.Command) (*remoting.Command, error) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.mu.gone = append(n.mu.gone, req.ExtFields["brokerId"])
+			return nil, nil
+		},
+	}, remoting.ServerOptions{})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	t.Cleanup(func() {
+		if err := errors.Join(s.Close(), <-served); err != nil {
+			t.Error(err)
+		}
+	})
+	n.addr = l.Addr().String()
+	return n
+}
+
+// A slave that is told of no master asks the name server, and follows; both say goodbye. A node that does not start says nothing.
+func TestServedSlaveLearnsItsMasterFromANameServer(t *testing.T) {
+	root := t.TempDir()
+	a, b := filepath.Join(root, "a"), filepath.Join(root, "b")
+	end := putInto(t, a, 50)
+	names, port := newNameServer(t), freePort(t)
+	config := writeConfig(t, a, "ASYNC_MASTER", 0, port, "namesrvAddr="+names.addr)
+	master := serve(t, config)
+	master.until("registration", func(j statsJSON) bool { return j.NameServers[names.addr].Answered > 0 })
+	slave := serve(t, writeConfig(t, b, "SLAVE", 1, freePort(t), "namesrvAddr="+names.addr))
+	slave.until("master's log", func(j statsJSON) bool { return j.MaxPhyOffset == end && j.DispatchBehindBytes == 0 })
+	slave.until("copy of the metadata", func(j statsJSON) bool { return j.Metadata["topics.json"].Synced > 0 })
+	if err := serveCommand(t, config, "--admin", "127.0.0.1:0").Run(); err == nil {
+		t.Error("the same node started twice")
+	}
+	names.mu.Lock()
+	m := names.mu.known["0"]
+	if len(names.mu.gone) > 0 || m["brokerAddr"] != fmt.Sprintf("127.0.0.1:%d", port) || m["haServerAddr"] != fmt.Sprintf("127.0.0.1:%d", port+1) || m["brokerName"] != "broker-a" || m["clusterName"] != "DefaultCluster" {
+		t.Errorf("registered: %v, gone: %v", m, names.mu.gone)
+	}
+	names.mu.Unlock()
+	slave.stop(syscall.SIGTERM)
+	master.stop(syscall.SIGTERM)
+	if got := strings.Join(names.mu.gone, " "); got != "1 0" {
+		t.Errorf("said goodbye: %q, want the slave's and the master's id", got)
 	}
 	sameStores(t, a, b, end)
 }
