@@ -97,7 +97,7 @@ func TestIndexSurvivesKills(t *testing.T) {
 		if progress < s.MaxPhyOffset() {
 			behind++
 		}
-		keys = indexHolds(t, s, progress)
+		indexHolds(t, s, progress)
 		for {
 			k, err := s.IndexStep(1000)
 			if err != nil {

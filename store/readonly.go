@@ -54,10 +54,10 @@ func openReadOnly(dir string, o Options, delay record.DelayTable) (*ReadOnlyStor
 	for range lookAgain {
 		opened, warnings, err = recoverDirectory(dir, &o, delay, true)
 		var file *mappedfile.FileError
-		if !errors.Is(err, fs.ErrNotExist) && !errors.As(err, &file) {
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, mappedfile.ErrMissingFile) && !errors.As(err, &file) {
 			break
 		}
-		// A file came or went between listing and mapping: the store is live.
+		// A file came or went while the directory was listed, or before it was mapped: the store is live.
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open %s read-only: %w", dir, fromBelow(err))

@@ -13,6 +13,8 @@ var (
 	ErrEndOfFile = errors.New("mappedfile: no room in the current file")
 	ErrClosed    = errors.New("mappedfile: closed")
 	ErrReadOnly  = errors.New("mappedfile: read-only")
+	// ErrMissingFile: a file is missing between others. A listing of a directory that another process adds to may lack one.
+	ErrMissingFile = errors.New("mappedfile: a file is missing")
 
 	ErrWrongSize  = errors.New("mappedfile: wrong file length")
 	ErrNotRegular = errors.New("mappedfile: not a regular file")
@@ -69,3 +71,12 @@ func (e *FileError) Error() string {
 }
 
 func (e *FileError) Unwrap() error { return e.Err }
+
+// missingFile is the missing of a file before another one. errors.Is(err, ErrMissingFile).
+type missingFile struct{ behind string }
+
+func (e missingFile) Error() string {
+	return fmt.Sprintf("the file is missing, but %s exists: put it back, or move the files behind it out of the directory", e.behind)
+}
+
+func (e missingFile) Is(target error) bool { return target == ErrMissingFile }

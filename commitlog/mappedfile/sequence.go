@@ -105,7 +105,7 @@ func OpenSequence(o SequenceOptions) (_ *Sequence, err error) {
 		path := s.path(start)
 		if n := len(files); n > 0 && files[n-1].end != start {
 			return nil, &CorruptError{Path: s.path(files[n-1].end), Off: files[n-1].end,
-				Err: fmt.Errorf("the file is missing, but %s exists: put it back, or move the files behind it out of the directory", path)}
+				Err: missingFile{behind: path}}
 		}
 		m, err := o.FS.Map(path, o.FileSize, mode)
 		if err != nil {
