@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,9 @@ import (
 	"github.com/mqstore/mqstore/ha/remoting"
 	"github.com/mqstore/mqstore/store"
 )
+
+// minMasterAddress is how long a master's address must be for a slave of 4.9.8 to take it.
+const minMasterAddress = 6
 
 // nodePlan is all that a node needs to know.
 type nodePlan struct {
@@ -75,7 +79,7 @@ func startNode(p nodePlan) (_ *node, err error) {
 		}
 	}
 	if p.options.Role == store.Slave {
-		n.syncer = metasync.NewSyncer(dir, metasync.SyncerOptions{Self: p.mainAddr, Events: metasync.SyncEvents{Failed: n.copyFailed()}})
+		n.syncer = metasync.NewSyncer(dir, metasync.SyncerOptions{Self: cmp.Or(p.brokerAddr, p.mainAddr), Events: metasync.SyncEvents{Failed: n.copyFailed()}})
 		n.syncer.SetMaster(p.master)
 	} else {
 		n.metadata = metasync.NewServer(dir, remoting.ServerOptions{})
@@ -122,7 +126,7 @@ func (n *node) registration() metasync.RegistrarOptions {
 				return
 			}
 			n.syncer.SetMaster(r.MasterAddr)
-			if n.p.options.HA.MasterAddress != "" || r.HAServerAddr == "" {
+			if n.p.options.HA.MasterAddress != "" || len(r.HAServerAddr) < minMasterAddress {
 				return // as in 4.9.8, the configuration's master stays
 			}
 			if err := n.store.Load().UpdateHaMasterAddress(r.HAServerAddr); err != nil {
