@@ -1,4 +1,4 @@
-// Command mqstore looks at, checks and tends message stores of mqstore and of Apache RocketMQ.
+// Command mqstore looks at, checks and tends message stores of mqstore and of Apache RocketMQ, and serves one.
 //
 // Each verb is one file, cmd_<verb>.go: a struct whose fields are its flags and arguments, and a Run method. This file
 // only parses, runs and turns errors into exit codes: 0 all good; 1 the store has findings, or nothing was found;
