@@ -175,9 +175,19 @@ func ShapeOf(r io.ReaderAt, size int64) (s Shape, ok bool) {
 	}
 	h := decodeHeader((*[headerSize]byte)(b))
 	rest := (size - headerSize) / slotSize // slots, if there were no entries
+	var used []int32                       // slots that lead to an entry; each shape's begin with those of the smaller ones, so that no slot is looked at for every shape
+	counted := 0
 	for slots := rest % (entrySize / slotSize); slots < rest; slots += entrySize / slotSize {
 		c := Shape{int(slots), int((rest - slots) / (entrySize / slotSize))}
-		if c.check() != nil || c.Size() != size || !c.fits(b, &h) {
+		for ; counted < c.Slots; counted++ {
+			if be.Uint32(b[c.slotAt(counted):]) != 0 {
+				used = append(used, int32(counted))
+			}
+		}
+		if int64(len(used)) > int64(h.UsedSlots) { // and larger shapes have no fewer
+			break
+		}
+		if c.check() != nil || c.Size() != size || len(used) < int(h.UsedSlots) || !c.fits(b, &h, used) {
 			continue
 		}
 		if ok {
@@ -188,8 +198,8 @@ func ShapeOf(r io.ReaderAt, size int64) (s Shape, ok bool) {
 	return s, ok
 }
 
-// fits reports whether b makes sense as a file of shape s.
-func (s Shape) fits(b []byte, h *Header) bool {
+// fits reports whether b makes sense as a file of shape s, of which these slots are used.
+func (s Shape) fits(b []byte, h *Header, used []int32) bool {
 	if h.Counter < 2 || int64(h.Counter) > int64(s.Entries) {
 		return false
 	}
@@ -198,21 +208,16 @@ func (s Shape) fits(b []byte, h *Header) bool {
 	if hash < 0 || be.Uint32(b[s.slotAt(int(hash)%s.Slots):]) != newest {
 		return false
 	}
-	used := int32(0)
-	for slot := range s.Slots {
-		n := be.Uint32(b[s.slotAt(slot):])
-		if n == 0 {
-			continue
-		}
-		used++
+	for _, slot := range used {
+		n := be.Uint32(b[s.slotAt(int(slot)):])
 		if n > newest {
 			return false
 		}
-		if e := int32(be.Uint32(b[s.entryAt(n)+posHash:])); e < 0 || int(e)%s.Slots != slot {
+		if e := int32(be.Uint32(b[s.entryAt(n)+posHash:])); e < 0 || int(e)%s.Slots != int(slot) {
 			return false
 		}
 	}
-	return used == h.UsedSlots
+	return true
 }
 
 func (f *File) read(b []byte, at int64) error {

@@ -2,6 +2,7 @@ package indexfile_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -243,6 +244,21 @@ func TestStrangersAreNoIndexFiles(t *testing.T) {
 		if _, err := indexfile.NewWriter(dir, s, nil); err == nil {
 			t.Errorf("%+v is accepted", s)
 		}
+	}
+}
+
+// A file of zeros but for a few words may have been of any shape: each is dismissed without looking at all its slots. (Looked at, they are 8 million times 3 million.)
+func TestShapeOfAHostileFileIsFoundOutInTime(t *testing.T) {
+	b := make([]byte, 64<<20)
+	binary.BigEndian.PutUint32(b[36:], 2) // counter: one entry
+	binary.BigEndian.PutUint32(b[32:], 2) // of two used slots
+	binary.BigEndian.PutUint32(b[40:], 1) // there is one
+	if s, ok := indexfile.ShapeOf(bytes.NewReader(b), int64(len(b))); ok {
+		t.Errorf("found %+v", s)
+	}
+	binary.BigEndian.PutUint32(b[40+4*8_000_000:], 1) // and another one, far off, whose entry is not its own
+	if s, ok := indexfile.ShapeOf(bytes.NewReader(b), int64(len(b))); ok {
+		t.Errorf("found %+v", s)
 	}
 }
 
