@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
+
 	"github.com/mqstore/mqstore/commitlog/record"
 )
 
@@ -135,6 +137,15 @@ func (x *Index) reconcile(heads []head) error {
 		x.report.DroppedFrom = int64(heads[keep].bucket) * x.o.BucketSize
 	}
 	heads = heads[first:keep]
+	if whole, err := x.begins(heads); err != nil {
+		return err
+	} else if !whole {
+		if err := x.excise(heads[0].bucket, math.MaxUint64); err != nil {
+			return err
+		}
+		x.report.DroppedFrom = x.o.MinPhyOffset
+		heads = nil
+	}
 	m := &x.mu
 	m.min = x.o.MinPhyOffset
 	m.next, m.now, m.some, m.old = m.min, head{keyed: place{phyOffset: -1}}, false, nil
@@ -146,6 +157,34 @@ func (x *Index) reconcile(heads []head) error {
 	m.durable = m.next
 	m.active, m.sealed = newTail(m.next, 0), nil
 	return nil
+}
+
+// begins reports whether the index, if it is beyond the log's first record, has it. It lacks it when segments that had gone came back: then it would never get their keys.
+func (x *Index) begins(heads []head) (ok bool, err error) {
+	at := x.o.MinPhyOffset
+	if x.readOnly || len(heads) == 0 || heads[len(heads)-1].next <= at {
+		return true, nil
+	}
+	var key []byte
+	found, err := x.o.Record(at, func(m *record.Meta) {
+		if hashes := keysOf(nil, m); len(hashes) > 0 {
+			key = appendKey(nil, x.bucketOf(at), hashes[0], uint32(at%x.o.BucketSize))
+		}
+	})
+	switch {
+	case err != nil || !found: // no reason to doubt the index
+		return true, nil
+	case key == nil:
+		return heads[0].bucket == x.bucketOf(at), nil
+	}
+	_, entry, err := x.db.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, classify(err)
+	}
+	return true, entry.Close()
 }
 
 // confirmed reports whether the log holds the bucket's last record as it was indexed. If it cannot be read that is no reason to doubt the index: each hit is compared with its record.

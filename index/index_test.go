@@ -338,6 +338,46 @@ func TestIndexAheadOfTheLogDropsWhatLiesBeyond(t *testing.T) {
 	}
 }
 
+// Segments that had gone and were put back hold keys that the index never saw, or dropped: it starts again from them.
+func TestIndexThatLacksTheLogsBeginningIsMadeAnew(t *testing.T) {
+	for _, keys := range [][]string{{"all"}, nil} { // of the first record
+		for _, bucket := range []int64{fakeSegment, 4 * fakeSegment} {
+			if keys == nil && bucket > fakeSegment {
+				continue // only keys tell that a bucket is not whole
+			}
+			var l fakeLog
+			l.put(meta("T", 1, "", keys...), 200)
+			for i := range 200 {
+				l.put(meta("T", int64(i), fmt.Sprint("uniq", i), "all"), 200)
+			}
+			whole := l
+			l.expire(2 * fakeSegment)
+			o := l.options(t.TempDir())
+			o.BucketSize = bucket
+			x := open(t, o)
+			if err := l.feed(x, math.MaxInt); err != nil {
+				t.Fatal(err)
+			}
+			if err := x.Close(); err != nil {
+				t.Fatal(err)
+			}
+			o = whole.options(o.Dir)
+			o.BucketSize = bucket
+			x = open(t, o)
+			if r := x.Report(); r.DroppedFrom != 0 || r.NextPhyOffset != 0 || r.Rebuilt != nil {
+				t.Errorf("report %+v", r)
+			}
+			if err := whole.feed(x, math.MaxInt); err != nil {
+				t.Fatal(err)
+			}
+			if err := x.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			whole.holdsExactly(t, x, whole.end)
+		}
+	}
+}
+
 func TestMissingIndexIsMadeAnew(t *testing.T) {
 	var l fakeLog
 	l.put(meta("T", 1, "u"), 100)
