@@ -139,6 +139,7 @@ type indexer struct {
 		replaced   chan struct{} // closed when dispatcher is another one
 		min        int64         // the log's minimum, as far as was told
 		trouble    error
+		troubleAt  int64 // offset then: once the index is past it, the trouble is over
 		closed     bool
 	}
 }
@@ -217,9 +218,10 @@ func (n *indexer) sinks(x *index.Index) []dispatch.Sink {
 // failed notes why the index stands still. The event comes once per episode.
 func (n *indexer) failed(err error) {
 	err = fmt.Errorf("index: %w", fromBelow(err))
+	at := n.offset()
 	n.mu.Lock()
-	first := n.mu.trouble == nil
-	n.mu.trouble = err
+	first := n.mu.trouble == nil || at > n.mu.troubleAt
+	n.mu.trouble, n.mu.troubleAt = err, at
 	n.mu.Unlock()
 	if first {
 		n.o.Logger.Warn("the index stands still; puts and queues go on", "dir", n.dir, "err", err)
@@ -387,14 +389,15 @@ func (n *indexer) close() {
 
 func (n *indexer) stats() IndexStats {
 	n.mu.RLock()
-	x, trouble := n.mu.x, n.mu.trouble
+	x, trouble, troubleAt := n.mu.x, n.mu.trouble, n.mu.troubleAt
 	n.mu.RUnlock()
 	st := IndexStats{Kind: "pebble", ProgressPhyOffset: -1}
 	if x != nil {
 		fillIndexStats(&st, x.Stats())
 	}
-	st.BehindBytes = max(n.log.VisibleEnd()-max(n.offset(), n.log.log.MinPhyOffset(), 0), 0)
-	if trouble != nil {
+	at := n.offset()
+	st.BehindBytes = max(n.log.VisibleEnd()-max(at, n.log.log.MinPhyOffset(), 0), 0)
+	if trouble != nil && at <= troubleAt {
 		st.HeldUp = trouble.Error()
 	}
 	return st

@@ -542,6 +542,27 @@ func settleAll(t *testing.T, s *store.DefaultMessageStore) {
 	}
 }
 
+// What held the index up is told, once, and no more when it is over.
+func TestIndexThatGoesOnIsNotHeldUp(t *testing.T) {
+	var calls, events atomic.Int32
+	s := open(t, t.TempDir(), store.Options{
+		Events: store.Events{IndexFailed: func(error) { events.Add(1) }},
+		Index: store.IndexOptions{}.Before(func(*record.Meta) error {
+			if n := calls.Add(1); n == 1 || n == 5 {
+				return errors.New("injected")
+			}
+			return nil
+		}),
+	})
+	for i := range 10 {
+		put(t, s, keyed("T", i))
+	}
+	indexed(t, s)
+	if held, n := s.Stats().Index.HeldUp, events.Load(); held != "" || n != 2 {
+		t.Errorf("held up by %q, %d events; want none, and 2 of 2 episodes", held, n)
+	}
+}
+
 func TestStoreWithoutIndexSaysSo(t *testing.T) {
 	s := open(t, t.TempDir(), store.Options{Index: store.IndexOptions{Off: true}})
 	if _, err := s.Query(bg, store.QueryRequest{Topic: "T", Key: "k"}); !errors.Is(err, store.ErrNoIndex) {
