@@ -159,6 +159,15 @@ func (o *Options) fill(dir string) (record.DelayTable, error) {
 	every("SyncFlushTimeout", &o.SyncFlushTimeout, 5*time.Second)
 	every("QueueFlushEvery", &o.QueueFlushEvery, time.Second)
 	every("CheckpointEvery", &o.CheckpointEvery, time.Minute)
+	count("Index.MaxResults", &o.Index.MaxResults, 64, 1)
+	count("Index.TailEntries", &o.Index.TailEntries, 1<<19, 1)
+	every("Index.FlushEvery", &o.Index.FlushEvery, 10*time.Second)
+	if o.Index.CacheSize < 0 {
+		bad("Index.CacheSize is %d, must be 0 (default) or more", o.Index.CacheSize)
+	}
+	if o.Index.BucketSize < 0 {
+		bad("Index.BucketSize is %d, must be 0 (default) or more", o.Index.BucketSize)
+	}
 	every("PutBusyAfter", &o.PutBusyAfter, time.Second)
 	if o.Role > Slave {
 		bad("Role is %d, must be AsyncMaster, SyncMaster or Slave", o.Role)

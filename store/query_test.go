@@ -563,6 +563,23 @@ func TestIndexThatGoesOnIsNotHeldUp(t *testing.T) {
 	}
 }
 
+// Wrong options are refused, by who writes and by who only looks, and do not become an index that stands still.
+func TestIndexOptionsAreChecked(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, store.Options{})
+	put(t, s, keyed("T", 1))
+	for _, o := range []store.IndexOptions{{MaxResults: -1}, {TailEntries: -1}, {FlushEvery: -1}, {CacheSize: -1}, {BucketSize: -1}} {
+		if x, err := store.Open(t.TempDir(), store.Options{Index: o}); err == nil {
+			x.Close()
+			t.Errorf("opened with %+v", o)
+		}
+		if x, err := store.OpenReadOnly(dir, store.Options{Index: o}); err == nil {
+			x.Close()
+			t.Errorf("opened read-only with %+v", o)
+		}
+	}
+}
+
 func TestStoreWithoutIndexSaysSo(t *testing.T) {
 	s := open(t, t.TempDir(), store.Options{Index: store.IndexOptions{Off: true}})
 	if _, err := s.Query(bg, store.QueryRequest{Topic: "T", Key: "k"}); !errors.Is(err, store.ErrNoIndex) {
