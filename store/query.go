@@ -53,18 +53,29 @@ func (s *DefaultMessageStore) Query(ctx context.Context, r QueryRequest) (*Query
 	return res, nil
 }
 
-// bounds are the request's times in ms.
+// bounds are the request's times in ms. Times that ms cannot hold are the bounds that they can.
 func bounds(r QueryRequest) (begin, end int64) {
 	begin, end = math.MinInt64, math.MaxInt64
 	if !r.Begin.IsZero() {
-		if begin = r.Begin.UnixMilli(); r.Begin.After(time.UnixMilli(begin)) {
+		if begin = milli(r.Begin); begin < math.MaxInt64 && r.Begin.After(time.UnixMilli(begin)) {
 			begin++ // the first millisecond that is not before
 		}
 	}
 	if !r.End.IsZero() {
-		end = r.End.UnixMilli()
+		end = milli(r.End)
 	}
 	return begin, end
+}
+
+func milli(t time.Time) int64 {
+	const most = math.MaxInt64 / 1000 // seconds
+	switch s := t.Unix(); {
+	case s >= most:
+		return math.MaxInt64
+	case s <= -most:
+		return math.MinInt64
+	}
+	return t.UnixMilli()
 }
 
 // result takes views of the hits. Those that expired meanwhile are left out.

@@ -563,6 +563,27 @@ func TestIndexThatGoesOnIsNotHeldUp(t *testing.T) {
 	}
 }
 
+// Times beyond what milliseconds can hold are as good as no bound.
+func TestQueryBoundsMayLieBeyondMilliseconds(t *testing.T) {
+	s := open(t, t.TempDir(), store.Options{})
+	at := put(t, s, keyed("T", 1)).PhyOffset
+	indexed(t, s)
+	early, late := time.Unix(-1<<60, 0), time.Unix(1<<63-62135596801, 999999999)
+	for _, q := range []struct {
+		begin, end time.Time
+		want       []int64
+	}{{early, late, []int64{at}}, {time.Time{}, late, []int64{at}}, {early, time.Time{}, []int64{at}}, {late, time.Time{}, nil}, {time.Time{}, early, nil}, {late, early, nil}} {
+		r, err := s.Query(bg, store.QueryRequest{Topic: "T", Key: "uniq1", Begin: q.begin, End: q.end})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := places(r); !slices.Equal(got, q.want) {
+			t.Errorf("[%v, %v]: %v, want %v", q.begin, q.end, got, q.want)
+		}
+		r.Release()
+	}
+}
+
 // Wrong options are refused, by who writes and by who only looks, and do not become an index that stands still.
 func TestIndexOptionsAreChecked(t *testing.T) {
 	dir := t.TempDir()
