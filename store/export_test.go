@@ -24,3 +24,14 @@ func (s *DefaultMessageStore) FlushIndex() error {
 	x, _ := s.index.current()
 	return x.Flush()
 }
+
+// ReopenIndex replaces the index by an empty one, as after a failure.
+func (s *DefaultMessageStore) ReopenIndex() error {
+	n := s.index
+	n.open = func() (*index.Index, error) {
+		o := indexOptions(n.dir, n.o, n.log.log)
+		o.Dir = "" // two cannot be open in one directory
+		return index.Open(o)
+	}
+	return n.reopen()
+}

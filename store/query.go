@@ -29,17 +29,20 @@ func (s *DefaultMessageStore) Query(ctx context.Context, r QueryRequest) (*Query
 		return nil, ErrNoIndex
 	}
 	end := s.VisibleEnd()
-	offset := s.index.offset()
-	x, _ := s.index.current()
+	x, d := s.index.current()
 	if x == nil {
 		return nil, fmt.Errorf("%w yet: %s", ErrNoIndex, s.index.stats().HeldUp)
 	}
+	offset := max(x.Next(), d.Offset())
 	begin, until := bounds(r)
 	found, err := x.Query(r.Topic, r.Key, begin, until, r.Max)
 	switch {
 	case errors.Is(err, index.ErrDamaged):
 		return nil, fmt.Errorf("%w: it is damaged and will be built anew: %w", ErrNoIndex, err)
 	case errors.Is(err, index.ErrClosed):
+		if now, _ := s.index.current(); now != x { // it failed, and was replaced meanwhile
+			return s.Query(ctx, r)
+		}
 		return nil, ErrClosed
 	case err != nil:
 		return nil, fmt.Errorf("query %s %q: %w", r.Topic, r.Key, fromBelow(err))

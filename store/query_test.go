@@ -601,6 +601,47 @@ func TestIndexOptionsAreChecked(t *testing.T) {
 	}
 }
 
+// A query that meets the index while it is opened again is answered by the new one, and is complete only if that one has everything.
+func TestQueryBesideAnIndexThatIsOpenedAgain(t *testing.T) {
+	s := open(t, t.TempDir(), store.Options{NoBackground: true})
+	at := put(t, s, keyed("T", 1)).PhyOffset
+	if _, err := s.DispatchStep(1 << 10); err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				r, err := s.Query(bg, store.QueryRequest{Topic: "T", Key: "uniq1"})
+				if err != nil {
+					t.Errorf("query: %v", err)
+					return
+				}
+				if got := places(r); r.Complete && !slices.Equal(got, []int64{at}) {
+					t.Errorf("complete with %v", got)
+				}
+				r.Release()
+			}
+		})
+	}
+	for range 300 {
+		if err := s.ReopenIndex(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.IndexStep(1 << 10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	wg.Wait()
+}
+
 func TestStoreWithoutIndexSaysSo(t *testing.T) {
 	s := open(t, t.TempDir(), store.Options{Index: store.IndexOptions{Off: true}})
 	if _, err := s.Query(bg, store.QueryRequest{Topic: "T", Key: "k"}); !errors.Is(err, store.ErrNoIndex) {
