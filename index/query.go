@@ -68,6 +68,7 @@ func (x *Index) LookupUniqKey(topic, key string) (h Hit, ok bool, err error) {
 }
 
 // All yields every record that Query would find without a cap, the newest first. An error is the last thing yielded.
+// A loop over it must not query or close the index: Close waits for the loop, and queries wait for Close.
 func (x *Index) All(topic, key string, begin, end int64) iter.Seq2[Hit, error] {
 	return x.hits(topic, key, begin, end, func(m *record.Meta) bool { return Holds(m, topic, key) })
 }
@@ -213,7 +214,7 @@ type Entry struct {
 // Hash is what the index keeps of topic and key.
 func Hash(topic, key string) uint64 { return hashOf(topic, key) }
 
-// Entries yields the whole index for tools and tests: by bucket of the log, then by hash, then the newest first; flush it before. An error is the last thing yielded.
+// Entries yields the whole index for tools and tests: by bucket of the log, then by hash, then the newest first; flush it before. An error is the last thing yielded. As with All, the loop must not query or close the index.
 func (x *Index) Entries() iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		x.use.RLock()
