@@ -461,18 +461,18 @@ func TestQueryBesideALiveStore(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, store.Options{Index: store.IndexOptions{TailEntries: 100, FlushEvery: 2 * time.Millisecond}})
 	var wg sync.WaitGroup
-	stop := make(chan struct{})
+	turns := make(chan struct{}) // of a bounded number of puts each: a writer at full speed outruns who reads the whole log again and again
 	wg.Go(func() {
-		for i := 0; ; i++ {
-			select {
-			case <-stop:
-				return
-			default:
+		i := 0
+		for range turns {
+			for range 150 {
 				put(t, s, keyed("T", i))
+				i++
 			}
 		}
 	})
 	for range 20 {
+		turns <- struct{}{}
 		end := s.MaxPhyOffset()
 		r, err := store.OpenReadOnly(dir, store.Options{})
 		if err != nil {
@@ -495,7 +495,7 @@ func TestQueryBesideALiveStore(t *testing.T) {
 		}
 		r.Close()
 	}
-	close(stop)
+	close(turns)
 	wg.Wait()
 }
 
