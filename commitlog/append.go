@@ -43,7 +43,7 @@ func (l *Log) Append(m *record.Message, c *Counter) (AppendResult, error) {
 	}
 
 	now := l.lock()
-	dst, off, err := l.reserveLocked(len(b))
+	off, err := l.reserveLocked(len(b))
 	if err != nil {
 		l.unlock()
 		return AppendResult{}, err
@@ -55,7 +55,10 @@ func (l *Log) Append(m *record.Message, c *Counter) (AppendResult, error) {
 		queueOffset = c.next.Load()
 	}
 	record.Patch(b, queueOffset, off, storeTime)
-	copy(dst, b)
+	if err := l.writeLocked(off, b); err != nil {
+		l.unlock()
+		return AppendResult{}, err
+	}
 	end := off + int64(len(b))
 	l.publishLocked(end, storeTime)
 	if counted {
@@ -66,6 +69,15 @@ func (l *Log) Append(m *record.Message, c *Counter) (AppendResult, error) {
 	l.appended(end)
 	m.StoreTimestamp, m.QueueOffset, m.PhyOffset = storeTime, queueOffset, off
 	return AppendResult{PhyOffset: off, Size: len(b), QueueOffset: queueOffset, StoreTimestamp: storeTime, Messages: 1}, nil
+}
+
+// WriteOut brings what was appended to where it survives the end of this process, though not of the machine: for who tells somebody of an append and does not wait for its flush.
+// With asynchronous flush every append is there at once. An error is as of a failed flush, and final.
+func (l *Log) WriteOut() error {
+	if err := l.seq.WriteOut(); err != nil {
+		return l.flushFailed(err)
+	}
+	return nil
 }
 
 // AppendBatch appends all of ms (same topic and queue, already split and with merged properties) one behind the other into one
@@ -92,7 +104,7 @@ func (l *Log) AppendBatch(ms []record.Message, c *Counter) (AppendResult, error)
 	*buf = b[:0]
 
 	now := l.lock()
-	dst, off, err := l.reserveLocked(len(b))
+	off, err := l.reserveLocked(len(b))
 	if err != nil {
 		l.unlock()
 		return AppendResult{}, err
@@ -114,7 +126,10 @@ func (l *Log) AppendBatch(ms []record.Message, c *Counter) (AppendResult, error)
 		record.Patch(b[at:at+m.Size], m.QueueOffset, m.PhyOffset, storeTime)
 		at += m.Size
 	}
-	copy(dst, b)
+	if err := l.writeLocked(off, b); err != nil {
+		l.unlock()
+		return AppendResult{}, err
+	}
 	end := off + int64(len(b))
 	l.publishLocked(end, storeTime)
 	if used {
@@ -140,26 +155,26 @@ func (l *Log) fits(n int) error {
 	return nil
 }
 
-// reserveLocked returns n bytes at the write position, in a segment in which room for the closing blank is left behind them. The
+// reserveLocked returns the write position, with room for n bytes, in a segment in which room for the closing blank is left behind them. The
 // segment that is too full for that is closed with a blank and left. After an error the write position is where it was.
-func (l *Log) reserveLocked(n int) (dst []byte, off int64, err error) {
+func (l *Log) reserveLocked(n int) (off int64, err error) {
 	if l.mu.refuse != nil {
-		return nil, 0, l.mu.refuse
+		return 0, l.mu.refuse
 	}
 	if l.mu.whole != l.seq.Max() {
-		return nil, 0, fmt.Errorf("%w: it ends at %d, its last whole record at %d: truncate it to there", ErrPartialTail, l.seq.Max(), l.mu.whole)
+		return 0, fmt.Errorf("%w: it ends at %d, its last whole record at %d: truncate it to there", ErrPartialTail, l.seq.Max(), l.mu.whole)
 	}
-	dst, off, err = l.seq.Reserve(n + record.BlankHeaderSize)
+	_, off, err = l.seq.Reserve(n + record.BlankHeaderSize)
 	if errors.Is(err, mappedfile.ErrEndOfFile) {
 		if err = l.rollLocked(); err == nil {
-			dst, off, err = l.seq.Reserve(n + record.BlankHeaderSize)
+			_, off, err = l.seq.Reserve(n + record.BlankHeaderSize)
 		}
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("append %d bytes at physical offset %d: %w", n, l.seq.Max(), err)
+		return 0, fmt.Errorf("append %d bytes at physical offset %d: %w", n, l.seq.Max(), err)
 	}
 	l.hasFile.Store(true)
-	return dst[:n], off, nil
+	return off, nil
 }
 
 // rollLocked closes the current segment with a blank, if it has room left, and makes the next one current. The blank is not
@@ -169,14 +184,18 @@ func (l *Log) rollLocked() error {
 		if rest < record.BlankHeaderSize {
 			return fmt.Errorf("%w: %d bytes are left in the segment, too few for a blank", ErrPartialTail, rest)
 		}
-		b, _, err := l.seq.Reserve(record.BlankHeaderSize)
+		_, off, err := l.seq.Reserve(record.BlankHeaderSize)
 		if err != nil {
 			return err
 		}
-		record.PutBlank(b, int(rest))
+		var b [record.BlankHeaderSize]byte
+		record.PutBlank(b[:], int(rest))
+		if err := l.writeLocked(off, b[:]); err != nil {
+			return err
+		}
 	}
 	left := l.seq.Max()
-	if err := l.seq.Roll(); err != nil {
+	if err := l.rollSequenceLocked(); err != nil {
 		return err
 	}
 	if left > 0 {
@@ -187,12 +206,38 @@ func (l *Log) rollLocked() error {
 	return nil
 }
 
+// writeLocked puts b at off, which was reserved. An error is final.
+func (l *Log) writeLocked(off int64, b []byte) error {
+	if err := l.seq.Write(off, b); err != nil {
+		return l.failLocked(err)
+	}
+	return nil
+}
+
+// rollSequenceLocked makes the next segment current. An error is final only if it is that of the bytes of the old one: a segment that could not be made can be tried again.
+func (l *Log) rollSequenceLocked() error {
+	err := l.seq.Roll()
+	if err != nil && l.seq.Err() != nil {
+		return l.failLocked(err)
+	}
+	return err
+}
+
 func (l *Log) storeTimeLocked(now time.Time) int64 { return max(now.UnixMilli(), l.mu.storeTime) }
 
 func (l *Log) publishLocked(end, storeTime int64) {
 	l.mu.storeTime = storeTime
 	l.mu.whole = end
 	l.seq.Publish(end)
+	l.releaseLocked(end)
+}
+
+// releaseLocked: see Options.Frugal.
+func (l *Log) releaseLocked(end int64) {
+	if l.o.Frugal && end-l.mu.kept >= releaseStep {
+		l.seq.Advise(mappedfile.AdviceRelease, l.mu.kept, end)
+		l.mu.kept = end
+	}
 }
 
 // appended tells those who wait that the log has grown to end.

@@ -16,7 +16,6 @@ import (
 
 	"github.com/mqstore/mqstore/commitlog/mappedfile"
 	"github.com/mqstore/mqstore/commitlog/record"
-	"golang.org/x/sys/unix"
 )
 
 const benchSegment = 1 << 30
@@ -101,7 +100,7 @@ func syncLimit(b *testing.B) float64 {
 		if _, err := f.WriteAt(page, int64(i)*4096); err != nil {
 			b.Fatal(err)
 		}
-		if err := unix.Fdatasync(int(f.Fd())); err != nil {
+		if err := fdatasync(f); err != nil {
 			b.Fatal(err)
 		}
 		took = append(took, time.Since(start))
@@ -155,7 +154,7 @@ func benchAppend(b *testing.B, size int, mode FlushMode, producers int) {
 	if err := l.WaitFlushed(context.Background(), 1); err != nil {
 		b.Fatal(err)
 	}
-	unix.Sync() // what the cells before left dirty is not this one's
+	syncAll() // what the cells before left dirty is not this one's
 	b.SetBytes(int64(n))
 	b.ReportAllocs()
 	var left atomic.Int64
@@ -244,7 +243,7 @@ func BenchmarkRecoveryScan(b *testing.B) {
 			b.ResetTimer()
 			records := int64(0)
 			for range b.N {
-				l, tail, err := Open(Options{Dir: dir, ReadOnly: true}, Recovery{FlushedTo: -1, Each: func(*record.Meta) error { return nil }})
+				l, tail, err := Open(Options{Dir: dir, ReadOnly: true}, Recovery{FlushedTo: -1})
 				if err != nil {
 					b.Fatal(err)
 				}

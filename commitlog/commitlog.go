@@ -29,6 +29,7 @@ type Log struct {
 		whole     int64 // end of the last whole record: the log's end, but on a slave that holds half a record
 		bad       bool  // what lies at whole can not be a record
 		storeTime int64 // ms, of the last whole record; never goes backwards
+		kept      int64 // Options.Frugal: what was appended from here on is in this process's memory
 	}
 
 	flush flusher
@@ -46,7 +47,7 @@ func (c *Counter) Set(n int64) { c.next.Store(n) }
 
 // Open opens the log in o.Dir, recovers it as r says, and returns what it found at its end. A missing directory is an empty log.
 //
-// Errors: *DamageError, *SegmentSizeError, the error of r.Each, and those of the file system. After an error the bytes of the log
+// Errors: *DamageError, *SegmentSizeError, the error of r.Each or r.Stop, and those of the file system. After an error the bytes of the log
 // are as they were, or cut as far as is right anyway; what was cut is in quarantine.
 func Open(o Options, r Recovery) (*Log, Tail, error) {
 	o, err := o.withDefaults()
@@ -67,6 +68,7 @@ func Open(o Options, r Recovery) (*Log, Tail, error) {
 		so.Populate = max(0, min(o.Warm, found.size))
 		so.Prewrite = o.FlushMode == SyncFlush
 	}
+	so.Staged = o.FlushMode == SyncFlush && !o.ReadOnly
 	seq, err := mappedfile.OpenSequence(so)
 	if err != nil {
 		return nil, found.tail, fmt.Errorf("open commit log %s: %w", o.Dir, err)
@@ -79,10 +81,13 @@ func Open(o Options, r Recovery) (*Log, Tail, error) {
 	l.hasFile.Store(found.files > 0)
 	l.grown.init(seq.Max)
 	l.flushed.init(seq.Flushed)
-	l.mu.whole = found.tail.End
+	l.mu.whole, l.mu.kept = found.tail.End, found.tail.End
 	l.times.m = found.times
 	l.mu.storeTime = l.floor(found.tail.LastStoreTime, r.DurableTime)
 	l.flush.mark = flushMark{end: found.tail.End, storeTime: l.mu.storeTime}
+	if seq.Flushed() < found.tail.End { // Recovery.Later
+		l.flush.mark = flushMark{end: seq.Flushed()}
+	}
 	if o.ReadOnly {
 		l.mu.refuse = ErrReadOnly
 	}
@@ -140,22 +145,19 @@ func settle(o *Options, r *Recovery, seq *mappedfile.Sequence, found *recovered)
 }
 
 // harden makes durable what recovery accepted and no mark covers. A sync alone would not do: if one failed in the process before, the
-// kernel holds the pages for clean, with bytes that never reached the device. So they are written again.
+// kernel holds the pages for clean, with bytes that never reached the device.
 func harden(o *Options, r *Recovery, seq *mappedfile.Sequence, found *recovered) error {
 	end := found.tail.End
 	from := min(found.sure, end)
 	if r.FlushedTo >= 0 {
 		from = min(r.FlushedTo, end)
 	}
-	seq.SetFlushed(from)
-	from = max(from, seq.Min())
-	if err := overwrite(seq, from, end, func(v mappedfile.View, scratch []byte) int { return copy(scratch, v.Bytes) }); err != nil {
+	seq.Doubt(from)
+	if err := o.FS.SyncDir(o.Dir); err != nil || r.Later {
 		return err
 	}
-	if _, err := seq.Flush(); err != nil {
-		return err
-	}
-	return o.FS.SyncDir(o.Dir)
+	_, err := seq.Flush()
+	return err
 }
 
 // overwrite stores to [from, end) of seq, piece by piece and durably, what fill puts into scratch for a view of what is there.
@@ -171,6 +173,7 @@ func overwrite(seq *mappedfile.Sequence, from, end int64, fill func(v mappedfile
 		if err := seq.Overwrite(from, scratch[:n]); err != nil {
 			return err
 		}
+		seq.Advise(mappedfile.AdviceRelease, from, from+int64(n))
 		from += int64(n)
 	}
 	return nil

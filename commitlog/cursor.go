@@ -14,11 +14,12 @@ type Cursor struct {
 	off  int64
 	view mappedfile.View // bytes of the segment that contains off, or nothing
 	p    record.Parser
+	kept int64 // Options.Frugal: pages from here on are this process's
 }
 
 // NewCursor starts at phyOffset, a record boundary.
 func (l *Log) NewCursor(phyOffset int64) *Cursor {
-	return &Cursor{l: l, off: phyOffset, p: record.Parser{Delay: l.o.Delay}}
+	return &Cursor{l: l, off: phyOffset, kept: phyOffset, p: record.Parser{Delay: l.o.Delay}}
 }
 
 // VerifyCRC says whether Next also verifies bodies: for readers of bytes that this process did not write.
@@ -51,6 +52,10 @@ func (c *Cursor) Next(m *record.Meta, end int64) error {
 		case err != nil:
 			return c.explain(err, limit, segEnd)
 		case !m.IsBlank():
+			if c.l.o.Frugal && c.off-c.kept >= releaseStep { // not m itself, which is about to be looked at
+				c.l.seq.Advise(mappedfile.AdviceRelease, c.kept, c.off)
+				c.kept = c.off
+			}
 			c.off += int64(m.Size)
 			return nil
 		case int64(m.Size) != segEnd-c.off:
@@ -98,7 +103,7 @@ func (c *Cursor) Offset() int64 { return c.off }
 // SeekTo moves the cursor to phyOffset, a record boundary.
 func (c *Cursor) SeekTo(phyOffset int64) {
 	c.drop()
-	c.off = phyOffset
+	c.off, c.kept = phyOffset, phyOffset
 }
 
 // Close gives up the segment that the cursor holds.

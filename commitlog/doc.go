@@ -6,9 +6,9 @@
 //
 // # Durability
 //
-// Append returns when the record is in memory. It survives the process at once, and the machine once FlushedPhyOffset has reached
-// its end: wait for that with WaitFlushed (one sync serves all who wait). With AsyncFlush the window of loss is FlushEvery.
-// One failed flush is final: the kernel may have dropped the pages, so a later success would prove nothing. The log keeps the error
+// Append returns when the record is in memory. It survives the process at once (with SyncFlush: after WriteOut, or when somebody
+// has read it), and the machine once FlushedPhyOffset has reached its end: wait for that with WaitFlushed (one sync serves all who wait). With AsyncFlush the window of loss is FlushEvery.
+// One failed flush, or write of what WriteOut and readers need, is final: the kernel may have dropped the pages, so a later success would prove nothing. The log keeps the error
 // (Err), wakes all waiters with it and refuses every further append until it is opened again, which recovers what was durable.
 //
 // # Recovery
@@ -21,8 +21,8 @@
 // # Concurrency and lock order
 //
 // Every method of Log is safe for concurrent use; a Cursor belongs to one goroutine. Locks, in the order in which they are taken:
-// flush lock (a flush, TruncateTo, Close), append lock (short: patch, copy, publish; a segment roll and TruncateTo hold it longer,
-// which LockedFor shows), then the locks of the waiter lists, which are leaves. No caller's code runs under any of them, but
+// flush lock (a flush, TruncateTo, Close), append lock (short: patch, copy, publish; a segment roll, TruncateTo and, with SyncFlush, the write of
+// each MiB that no flush came for hold it longer, which LockedFor shows), then the locks of the waiter lists, which are leaves. No caller's code runs under any of them, but
 // Options.Now, which must not call back.
 //
 // # Ownership and visibility

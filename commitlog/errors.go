@@ -18,6 +18,8 @@ var (
 
 	// ErrPartialTail refuses an Append to a log whose last bytes (a slave's) are not a whole record: truncate to WholePhyOffset first.
 	ErrPartialTail = errors.New("commitlog: log ends inside a record")
+	// ErrAnnounced is the Tail.Reason of a log that ends where Recovery.CutTo, or a truncation that was interrupted, gave up what lies behind.
+	ErrAnnounced = errors.New("it was being truncated")
 	// ErrTruncated is the answer to who waited for the flush of bytes that TruncateTo cut.
 	ErrTruncated = errors.New("commitlog: truncated")
 )
@@ -41,8 +43,9 @@ type DamageError struct {
 
 func (e *DamageError) Error() string {
 	return fmt.Sprintf("%s at offset %d: %v; behind it lie %d whole records that were durable, the first at %d; nothing was changed: "+
-		"restore the files from a copy; or look at all that is readable (mqstore dump); or give up everything from %d on: open with OnDamage: DamageCut, which keeps it in quarantine/",
-		e.Path, e.Off, e.Err, e.RecordsBehind, e.NextWhole, e.Off)
+		"restore the files from a copy; or look at all that is readable (mqstore dump) and copy it into a new store, around the damage (mqstore salvage); "+
+		"or give up everything from %d on, which keeps it in quarantine/ (mqstore truncate --to %d; a program opens with OnDamage: DamageCut); mqstore recover mends the rest of the store only once the log is whole",
+		e.Path, e.Off, e.Err, e.RecordsBehind, e.NextWhole, e.Off, e.Off)
 }
 
 // OffsetMismatchError refuses bytes of a master that do not continue this log.

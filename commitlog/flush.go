@@ -202,19 +202,36 @@ func (l *Log) flushLocked() (flushed int64, err error) {
 	}
 	flushed, err = l.seq.Flush()
 	if err != nil {
-		err = fmt.Errorf("flush commit log %s: %w", l.o.Dir, err)
-		l.mu.Lock()
-		if l.mu.refuse == nil {
-			l.mu.refuse = fmt.Errorf("%w since a flush failed, open the log again: %w", ErrReadOnly, err)
-		}
-		l.mu.Unlock()
-		l.flush.fail(err)
-		return flushed, err
+		return flushed, l.flushFailed(err)
 	}
 	l.flush.setMark(m)
 	l.flushed.advanced(flushed)
 	l.flush.serve(flushed)
 	return flushed, nil
+}
+
+// flushFailed makes the log read-only and wakes everybody with err.
+func (l *Log) flushFailed(err error) error {
+	err = fmt.Errorf("flush commit log %s: %w", l.o.Dir, err)
+	l.mu.Lock()
+	l.readOnlyLocked(err)
+	l.mu.Unlock()
+	l.flush.fail(err)
+	return err
+}
+
+// failLocked is flushFailed for who appends and came upon err, which is that of a write. It returns what every append gets from now on.
+func (l *Log) failLocked(err error) error {
+	err = fmt.Errorf("write commit log %s: %w", l.o.Dir, err)
+	l.readOnlyLocked(err)
+	l.flush.fail(err)
+	return l.mu.refuse
+}
+
+func (l *Log) readOnlyLocked(err error) {
+	if l.mu.refuse == nil {
+		l.mu.refuse = fmt.Errorf("%w since a flush failed, open the log again: %w", ErrReadOnly, err)
+	}
 }
 
 // maxStragglerYields bounds how long the flusher waits, by giving way, for those whom the last flush woke.

@@ -48,6 +48,7 @@ type Options struct {
 	ReadOnly      bool             // nothing is written: ends are computed in memory
 	Now           func() time.Time // nil = time.Now; called under the append lock, once per append
 	NoBackground  bool             // no goroutines: the caller drives FlushStep (simulation, tests)
+	Frugal        bool             // what a cursor or an append has passed leaves this process's memory (it stays in the page cache): for tools that go through a whole log once
 	Warm          int64            // bytes faulted in ahead of the write position; 0 = 32 MiB bounded by the segment; negative = none
 }
 
@@ -84,9 +85,15 @@ type Recovery struct {
 	Clean       bool                       // the last exit was clean: everything in the log was durable
 	FlushedTo   int64                      // every byte below was durable; -1 = unknown
 	DurableTime int64                      // ms: records stored no later were durable (the checkpoint's physical time); used when FlushedTo is unknown
+	Cut         bool                       // give up everything from CutTo on, a record boundary, as an interrupted truncation to it is finished
+	CutTo       int64                      // see Cut
+	Later       bool                       // what no mark covers is made durable by the first flush, and not before Open returns: FlushedPhyOffset tells
 	SkipCRC     bool                       // do not verify body CRCs (sizes and stored offsets are always verified)
 	Each        func(m *record.Meta) error // every whole record from From on, in order (blanks not); its views are valid until it returns; an error ends Open. Open can still fail behind the last one
 	Progress    func(done, total int64)    // bytes scanned of bytes that may have to be; called now and then
+	Stop        func() error               // asked now and then; its error ends Open. Who needs no more than that leaves Each nil: then the scan uses all processors
+
+	span int64 // tests: see scanSpan; 0 = that
 }
 
 // Tail is what Open found at the log's end.

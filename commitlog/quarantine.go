@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,6 +21,18 @@ func quarantine(o *Options, off int64, b []byte) (string, error) {
 	if err := o.FS.MkdirAll(o.QuarantineDir); err != nil {
 		return "", fmt.Errorf("keep what is cut at %d: nothing was cut: %w", off, err)
 	}
+	path, kept, err := quarantinePath(o, off, b)
+	if err == nil && !kept {
+		err = o.FS.WriteFileDurable(path, b)
+	}
+	if err != nil {
+		return "", fmt.Errorf("keep what is cut at %d: nothing was cut: %w", off, err)
+	}
+	return path, nil
+}
+
+// quarantinePath is the file for b, which lies at off, and whether it has it already.
+func quarantinePath(o *Options, off int64, b []byte) (path string, kept bool, err error) {
 	base := fmt.Sprintf("commitlog-%s-%08x", segmentName(off), crc32.ChecksumIEEE(b))
 	for n := 1; ; n++ {
 		name := base + ".bin"
@@ -30,22 +43,57 @@ func quarantine(o *Options, off int64, b []byte) (string, error) {
 		info, err := o.FS.Stat(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			if err := o.FS.WriteFileDurable(path, b); err != nil {
-				return "", fmt.Errorf("keep what is cut at %d: nothing was cut: %w", off, err)
-			}
-			return path, nil
+			return path, false, nil
 		case err != nil:
-			return "", fmt.Errorf("keep what is cut at %d: nothing was cut: %w", off, err)
+			return "", false, err
 		case info.Regular && info.Size == int64(len(b)):
 			same, err := holds(o.FS, path, b)
-			if err != nil {
-				return "", fmt.Errorf("keep what is cut at %d: nothing was cut: %w", off, err)
-			}
-			if same {
-				return path, nil
+			if err != nil || same {
+				return path, same, err
 			}
 		}
 	}
+}
+
+// Remains lists the files in which Open would keep what lies at or beyond end, were that where it finds the log's end. Nothing is written.
+func Remains(o Options, end int64) ([]string, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	segments, size, _, err := listSegments(&o)
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, seg := range slices.Backward(segments) {
+		if seg.start+size <= end {
+			break
+		}
+		path, err := remainsOf(&o, seg, size, end)
+		if err != nil {
+			return nil, err
+		}
+		if path != "" {
+			files = append(files, path)
+		}
+	}
+	return files, nil
+}
+
+func remainsOf(o *Options, seg segment, size, end int64) (string, error) {
+	m, err := o.FS.Map(seg.path, size, mappedfile.MapReadOnly)
+	if err != nil {
+		return "", err
+	}
+	defer m.Close()
+	from := max(end-seg.start, 0)
+	b := m.Bytes()[from:max(from, mappedfile.DataEnd(m, from))]
+	if b = b[:lastNonZero(b)]; len(b) == 0 {
+		return "", nil
+	}
+	path, _, err := quarantinePath(o, seg.start+from, b)
+	return path, err
 }
 
 // holds reports whether the file at path, as long as b, has its bytes.
@@ -64,6 +112,15 @@ func holds(fsys mappedfile.FS, path string, b []byte) (bool, error) {
 const markerName = "commitlog-truncate-to"
 
 func markerPath(o *Options) string { return filepath.Join(o.QuarantineDir, markerName) }
+
+// Announced returns the physical offset of a truncation that is announced in o.QuarantineDir and was interrupted: Open finishes it there, whatever
+// Recovery says. -1 = there is none. A file that holds no offset is a *mappedfile.CorruptError. Nothing is written.
+func Announced(o Options) (phyOffset int64, err error) {
+	if o, err = o.withDefaults(); err != nil {
+		return -1, err
+	}
+	return readMarker(&o)
+}
 
 // readMarker returns the offset of an interrupted truncation; -1 = there is none.
 func readMarker(o *Options) (int64, error) {

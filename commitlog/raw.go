@@ -47,21 +47,24 @@ func (l *Log) appendRawLocked(phyOffset int64, p []byte, latest int64) (end int6
 	}
 	for len(p) > 0 {
 		n := min(int64(len(p)), l.size-end%l.size)
-		dst, off, err := l.seq.Reserve(int(n))
+		_, off, err := l.seq.Reserve(int(n))
 		if errors.Is(err, mappedfile.ErrEndOfFile) {
-			if err = l.seq.Roll(); err == nil {
-				dst, off, err = l.seq.Reserve(int(n))
+			if err = l.rollSequenceLocked(); err == nil {
+				_, off, err = l.seq.Reserve(int(n))
 			}
 		}
 		if err != nil {
 			return end, fmt.Errorf("append %d bytes of the master at physical offset %d: %w", len(p), end, err)
 		}
-		copy(dst, p[:n])
+		if err := l.seq.WriteThrough(off, p[:n]); err != nil { // the master will be told that it is here: the end of this process must not take it back
+			return end, l.failLocked(err)
+		}
 		p = p[n:]
 		end = off + n
 		l.seq.Publish(end)
 		l.hasFile.Store(true)
 		l.trackLocked(end, latest)
+		l.releaseLocked(end)
 	}
 	return end, nil
 }

@@ -15,6 +15,12 @@ func (l *Log) View(phyOffset int64, size int) (mappedfile.View, error) {
 	return v, l.readError(err)
 }
 
+// Hold takes hold of the segment of the size bytes at phyOffset, which are all below MaxPhyOffset and in one segment, else mappedfile.ErrNotFound: for who reads many records. The caller releases it.
+func (l *Log) Hold(phyOffset int64, size int) (mappedfile.Hold, error) {
+	h, err := l.seq.Hold(phyOffset, size)
+	return h, l.readError(err)
+}
+
 // ViewRest returns the bytes from phyOffset to the readable end of its segment; mappedfile.ErrNotFound outside the log. The caller releases it.
 func (l *Log) ViewRest(phyOffset int64) (mappedfile.View, error) {
 	v, err := l.seq.ViewRest(phyOffset)
@@ -27,6 +33,9 @@ func (l *Log) readError(err error) error {
 	}
 	if errors.Is(err, mappedfile.ErrClosed) {
 		return ErrClosed
+	}
+	if l.seq.Err() != nil {
+		l.flush.kickOff() // a read may be the first to find that what was appended cannot be written: the flusher tells everybody
 	}
 	return fmt.Errorf("read commit log [%d, %d): %w", l.MinPhyOffset(), l.MaxPhyOffset(), err)
 }

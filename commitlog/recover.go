@@ -53,6 +53,9 @@ func recoverLog(o *Options, r *Recovery) (found recovered, err error) {
 		return found, err
 	}
 	found.marker = limit >= 0
+	if r.Cut && (limit < 0 || limit > r.CutTo) {
+		limit = r.CutTo
+	}
 	if limit >= 0 && r.FlushedTo > limit {
 		r.FlushedTo = limit // what is beyond was given up
 	}
@@ -208,7 +211,8 @@ type scanner struct {
 	segments []segment
 	limit    int64 // an interrupted cut's offset; -1 = none
 	times    map[int64]int64
-	parser   record.Parser
+	parser   record.Parser // for Recovery.Each
+	meta     record.Meta
 
 	tail     Tail
 	reason   error // what stopped the scan
@@ -244,10 +248,15 @@ func (s *scanner) contiguous() int {
 }
 
 func (s *scanner) run() error {
-	s.parser = record.Parser{Delay: s.o.Delay, VerifyCRC: !s.r.SkipCRC}
+	s.parser.Delay = s.o.Delay
 	whole := s.segments[:s.contiguous()]
 	first, end := whole[0].start, whole[len(whole)-1].start+s.size
 	s.from = max(s.r.From, first)
+	if s.limit >= 0 && s.from > s.limit {
+		// A mark of before the cut: the log may not end beyond it. The record in front of it lies in the segment of limit-1.
+		at := max(s.limit-1, first)
+		s.from = at - at%s.size
+	}
 	if s.from > end || s.from == end && len(whole) < len(s.segments) {
 		s.from = end - s.size
 	}
@@ -290,7 +299,7 @@ func (s *scanner) pass() error {
 		}
 	}
 	if s.reason == nil && s.limit >= 0 && s.tail.End >= s.limit {
-		s.reason = fmt.Errorf("an interrupted truncation to %d was finished", s.limit)
+		s.reason = fmt.Errorf("%w to %d", ErrAnnounced, s.limit)
 	}
 	for i := s.endSeg; i < len(s.segments); i++ {
 		if err := s.lookBehind(i); err != nil {
@@ -305,66 +314,6 @@ func (s *scanner) pass() error {
 		s.tail.Reason = s.reason
 	}
 	return nil
-}
-
-// segment scans the records of one file from the log's end so far, which lies in it. stopped: the end of the log is in it.
-func (s *scanner) segment(seg segment, last bool) (stopped bool, err error) {
-	m, err := s.o.FS.Map(seg.path, s.size, mappedfile.MapReadOnly)
-	if err != nil {
-		return false, fmt.Errorf("recover commit log: %w", err)
-	}
-	defer m.Close()
-	if !last {
-		// The last one will be written: read far ahead it would come in pieces so large that each small sync writes one of them.
-		_ = m.Advise(mappedfile.AdviceSequential, 0, s.size)
-	}
-	b := m.Bytes()
-	pos := s.tail.End - seg.start
-	var meta record.Meta
-	for pos < s.size {
-		off := seg.start + pos
-		if s.limit >= 0 && off >= s.limit {
-			return true, nil
-		}
-		err := s.parser.Parse(b[pos:], off, &meta)
-		if err == nil && meta.IsBlank() && int64(meta.Size) != s.size-pos {
-			err = fmt.Errorf("%w: a blank of %d bytes where %d are left of the segment", record.ErrSize, meta.Size, s.size-pos)
-		}
-		if errors.Is(err, record.ErrIncomplete) {
-			err = fmt.Errorf("%w: the record crosses the segment's end", record.ErrSize)
-		}
-		doubtful := err == nil && !meta.IsBlank() && s.r.doubtful(off+int64(meta.Size), &meta)
-		if doubtful {
-			if err = tornSector(b[pos:], pos, &meta); err == nil {
-				err = unfinished(b[pos:], &meta)
-			}
-		}
-		if err != nil {
-			s.reason = &mappedfile.CorruptError{Path: seg.path, Off: off, Err: err}
-			return true, nil
-		}
-		pos += int64(meta.Size)
-		s.tail.End = seg.start + pos
-		s.doubting = s.doubting || doubtful
-		if !s.doubting && !meta.IsBlank() {
-			s.sure = s.tail.End
-		}
-		if meta.IsBlank() {
-			break
-		}
-		s.tail.Records++
-		s.tail.LastStoreTime = meta.StoreTimestamp
-		s.times[seg.start] = meta.StoreTimestamp
-		if s.r.Each != nil && off >= s.r.From {
-			if err := s.r.Each(&meta); err != nil {
-				return false, err
-			}
-		}
-		if off-s.progressed >= progressStep {
-			s.progress(off, false)
-		}
-	}
-	return false, nil
 }
 
 func (s *scanner) progress(off int64, done bool) {

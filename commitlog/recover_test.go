@@ -205,7 +205,7 @@ func TestTornTailIsCutAndDamageInTheMiddleIsReported(t *testing.T) {
 	if d.Off != all[5].PhyOffset || d.RecordsBehind != 3 || d.NextWhole != all[6].PhyOffset || d.Path != filepath.Join(testDir, segmentName(0)) || !errors.Is(d, record.ErrCRC) {
 		t.Errorf("%+v", d)
 	}
-	for _, part := range []string{d.Path, fmt.Sprint(d.Off), "3 whole records", "mqstore dump", "DamageCut"} {
+	for _, part := range []string{d.Path, fmt.Sprint(d.Off), "3 whole records", "mqstore dump", "mqstore salvage", fmt.Sprintf("mqstore truncate --to %d", d.Off), "mqstore recover", "DamageCut"} {
 		if !strings.Contains(d.Error(), part) {
 			t.Errorf("%q does not say %q", d.Error(), part)
 		}

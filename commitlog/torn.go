@@ -15,11 +15,11 @@ const sectorSize = 512
 // that of bytes of its topic or properties. Append lets no zeros in there, so that a sector's part of them that is nothing but zeros did not arrive: unless the same sector
 // holds bytes of a later record, for it then arrived after both were in memory, and the zeros are those of another writer. b is the segment from the record on, which lies
 // pos bytes from the segment's start.
-func tornSector(b []byte, pos int64, m *record.Meta) error {
+func tornSector(b []byte, pos int64, m *record.Outline) error {
 	const propertiesLength = 2
-	properties := m.Size - len(m.Properties)
+	properties := m.Size - m.PropertiesLen
 	topicEnd := properties - propertiesLength
-	topic := topicEnd - len(m.Topic)
+	topic := topicEnd - m.TopicLen
 	if topic < 0 || len(b) < m.Size {
 		return nil
 	}
@@ -44,9 +44,9 @@ func tornSector(b []byte, pos int64, m *record.Meta) error {
 
 // unfinished reports whether a record that parses, behind which there is nothing, may lack its last bytes: a slave gets records in pieces, and of one that came up to the
 // middle of its topic or properties the rest reads as zeros, which fit. Append lets no zero in there. b is the segment from the record on.
-func unfinished(b []byte, m *record.Meta) error {
+func unfinished(b []byte, m *record.Outline) error {
 	last := m.Size - 1
-	if len(m.Properties) == 0 {
+	if m.PropertiesLen == 0 {
 		last -= 2 // the properties' length, which is zero, is the end of the record
 	}
 	if last < 0 || last >= len(b) || b[last] != 0 || lastNonZero(b[m.Size:min(len(b), m.Size+record.BlankHeaderSize)]) != 0 {
@@ -66,8 +66,14 @@ func zeroFree(m *record.Message) error {
 	return nil
 }
 
+// Torn reports why a record that parses is not what was written: a sector of its topic or properties, which no checksum covers, is nothing but zeros. b is the record and
+// what follows it, up to the sector's end at least; pos is where it begins in its segment.
+func Torn(b []byte, pos int64, m *record.Meta) error {
+	return tornSector(b, pos, &record.Outline{Size: m.Size, TopicLen: len(m.Topic), PropertiesLen: len(m.Properties)})
+}
+
 // doubtful reports whether the record that ends at end may be one that no flush covered.
-func (r *Recovery) doubtful(end int64, m *record.Meta) bool {
+func (r *Recovery) doubtful(end int64, m *record.Outline) bool {
 	if r.Clean {
 		return false
 	}

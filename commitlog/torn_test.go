@@ -24,9 +24,8 @@ func TestRecordThatCameInPartIsKnown(t *testing.T) {
 			for n := range len(whole) + 1 {
 				b := make([]byte, len(whole)+100)
 				copy(b, whole[:n])
-				p := record.Parser{VerifyCRC: true}
-				var meta record.Meta
-				taken := p.Parse(b, 0, &meta) == nil && tornSector(b, 0, &meta) == nil && unfinished(b, &meta) == nil
+				var meta record.Outline
+				taken := record.Check(b, 0, true, &meta) == nil && tornSector(b, 0, &meta) == nil && unfinished(b, &meta) == nil
 				if same := bytes.Equal(b[:len(whole)], whole); taken != same {
 					t.Fatalf("properties of %d, body of %d: %d of %d bytes taken for a whole record: %v", len(properties), body, n, len(whole), taken)
 				}
@@ -48,9 +47,8 @@ func TestRecordThatLostASectorIsKnown(t *testing.T) {
 				}
 				for pos := int64(0); pos < sectorSize; pos += 1 {
 					record.Patch(b, 7, pos, 1_700_000_000_000)
-					p := record.Parser{VerifyCRC: true}
-					var meta record.Meta
-					if err := p.Parse(b, pos, &meta); err != nil {
+					var meta record.Outline
+					if err := record.Check(b, pos, true, &meta); err != nil {
 						t.Fatal(err)
 					}
 					if err := tornSector(b, pos, &meta); err != nil {
@@ -62,7 +60,7 @@ func TestRecordThatLostASectorIsKnown(t *testing.T) {
 						if bytes.Equal(torn, b) {
 							continue
 						}
-						if p.Parse(torn, pos, &meta) != nil {
+						if record.Check(torn, pos, true, &meta) != nil {
 							continue
 						}
 						if err := tornSector(torn, pos, &meta); !errors.Is(err, record.ErrMalformed) {
@@ -100,9 +98,8 @@ func TestZeroBytesInTextAreRefusedAndOfOthersAcceptedWherePossible(t *testing.T)
 				t.Fatal(err)
 			}
 		}
-		var p record.Parser
-		var m record.Meta
-		if err := p.Parse(b, pos, &m); err != nil {
+		var m record.Outline
+		if err := record.Check(b, pos, false, &m); err != nil {
 			t.Fatal(err)
 		}
 		if last := pos + int64(at[1]) + 8; tornSector(b, pos, &m) != nil && last%sectorSize >= 8 && last/sectorSize == (pos+int64(at[1])-1)/sectorSize {

@@ -214,6 +214,62 @@ func BenchmarkSyncAfterPreparation(b *testing.B) {
 	}
 }
 
+// BenchmarkSyncOfAGroup writes the records of a group commit into a prewritten file and syncs them: by stores, by a call for each record, by one call for all. The ways take turns, so that the disk is in the same mood for each.
+func BenchmarkSyncOfAGroup(b *testing.B) {
+	const (
+		size    = 256 << 20
+		each    = 1130
+		records = 64
+	)
+	src := block('x', each*records)
+	type way struct {
+		name  string
+		write func(m mappedfile.Mapping, pos int64) error
+		m     mappedfile.Mapping
+		warm  int64
+		times []int64
+	}
+	ways := []*way{
+		{name: "stores", write: func(m mappedfile.Mapping, pos int64) error { copy(m.Bytes()[pos:], src); return nil }},
+		{name: "calls", write: func(m mappedfile.Mapping, pos int64) error {
+			for i := int64(0); i < records; i++ {
+				if err := m.Write(pos+i*each, src[i*each:(i+1)*each]); err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+		{name: "call", write: func(m mappedfile.Mapping, pos int64) error { return m.Write(pos, src) }},
+	}
+	dir := b.TempDir()
+	for _, w := range ways {
+		m, err := mappedfile.OS().Map(filepath.Join(dir, w.name), size, mappedfile.MapCreate)
+		must(b, err)
+		defer m.Close()
+		w.m = m
+	}
+	unix.Sync()
+	pos := int64(0)
+	for b.Loop() {
+		if pos+int64(len(src)) > size {
+			b.Fatalf("at most %d rounds: -benchtime=1000x", size/len(src))
+		}
+		for _, w := range ways {
+			for ; w.warm < min(size, pos+8<<20); w.warm += 1 << 20 {
+				must(b, w.m.Prewrite(w.warm, 1<<20))
+			}
+			start := time.Now()
+			must(b, w.write(w.m, pos))
+			must(b, w.m.Sync(pos, int64(len(src))))
+			w.times = append(w.times, time.Since(start).Microseconds())
+		}
+		pos += int64(len(src))
+	}
+	for _, w := range ways {
+		b.ReportMetric(float64(median(w.times)), "p50-us-"+w.name)
+	}
+}
+
 // BenchmarkSequenceFlush is a put of 256 bytes and its Flush, through a sequence.
 func BenchmarkSequenceFlush(b *testing.B) {
 	for _, prewrite := range []bool{false, true} {
@@ -283,6 +339,31 @@ func BenchmarkView(b *testing.B) {
 		v, err := s.View(1<<20, 128)
 		must(b, err)
 		v.Release()
+	}
+	must(b, s.Close())
+}
+
+// BenchmarkHold takes 32 runs of bytes of one hold: what one get costs here. BenchmarkView is one of them by itself.
+func BenchmarkHold(b *testing.B) {
+	s, err := mappedfile.OpenSequence(mappedfile.SequenceOptions{Dir: filepath.Join(b.TempDir(), "q"), FileSize: 1 << 20})
+	must(b, err)
+	for range 2000 {
+		_, err := put(s, block('x', 1024))
+		must(b, err)
+	}
+	b.ReportAllocs()
+	n := 0
+	for b.Loop() {
+		h, err := s.Hold(1<<20, 128)
+		must(b, err)
+		for i := range 32 {
+			p, _ := h.Bytes(1<<20+int64(i)*128, 128)
+			n += len(p)
+		}
+		h.Release()
+	}
+	if n%(32*128) != 0 {
+		b.Fatal(n)
 	}
 	must(b, s.Close())
 }

@@ -49,7 +49,11 @@ type Info struct {
 // The file's length is checked when it is mapped: who shortens it later from outside makes touching the lost part a fault that ends the process.
 type Mapping interface {
 	Bytes() []byte
-	Sync(off, n int64) error             // waits for the device. After an error nothing is known about the range: the kernel may have dropped it
+	Write(off int64, p []byte) error // puts p into Bytes as a store would, but by a call, into allocated blocks. It may be seen in part before it returns; after an error the range holds old and new bytes
+	Sync(off, n int64) error         // waits for the device. After an error nothing is known about the range: the kernel may have dropped it
+	// Renew is Sync of a range of which a sync failed, perhaps, in this process or an earlier one: the kernel then holds pages for clean whose bytes never reached the device. Where the
+	// device has other bytes, or nobody can tell, they are written again. Beside stores into the range, as Sync. Its pages leave this process's memory, not the page cache.
+	Renew(off, n int64) error
 	Allocate(off, n int64) error         // blocks for the range, so that a store there cannot fail; ErrDiskFull. A no-op where allocated already. Nobody stores into the range meanwhile
 	Populate(off, n int64) error         // fault pages in for writing, best effort; never a signal. It makes them dirty
 	Prewrite(off, n int64) error         // turn allocated blocks into written ones (Populate, then wait for the device), so that a later Sync costs no journal commit. Beside stores into the range, which it does not promise to make durable. An error is as of Sync
@@ -63,5 +67,6 @@ type Advice uint8
 const (
 	AdviceRandom     Advice = iota // no read-ahead
 	AdviceSequential               // read far ahead
+	AdviceRelease                  // the process's hold on the pages of the range ends, they stay in the page cache: who reads a large file once through its mapping would seem to need as much memory
 	AdviceDontNeed                 // drop the clean pages of the range from the page cache
 )

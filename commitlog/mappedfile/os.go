@@ -134,6 +134,7 @@ type osMapping struct {
 	id       fs.FileInfo // which file: Allocate opens path again and must find the same one
 	size     int64
 	b        atomic.Pointer[mmap.MMap]
+	w        atomic.Pointer[os.File] // for Write, which opens it
 }
 
 func (m *osMapping) Bytes() []byte {
@@ -177,16 +178,11 @@ func (m *osMapping) Allocate(off, n int64) error {
 	if m.readOnly {
 		return fmt.Errorf("allocate %s: %w", m.path, ErrReadOnly)
 	}
-	f, err := os.OpenFile(m.path, os.O_RDWR|openNonblock, 0)
+	f, err := m.open()
 	if err != nil {
 		return fmt.Errorf("allocate: %w", err)
 	}
 	defer func() { _ = f.Close() }()
-	if fi, err := f.Stat(); err != nil {
-		return fmt.Errorf("allocate: %w", err)
-	} else if !os.SameFile(fi, m.id) {
-		return fmt.Errorf("allocate %s: another file has taken this name since it was mapped", m.path)
-	}
 	from := off &^ (pageSize - 1)
 	err = fallocate(f, from, int64(len(b)))
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -196,6 +192,54 @@ func (m *osMapping) Allocate(off, n int64) error {
 		return diskFull(fmt.Errorf("allocate %s [%d, %d): %w", m.path, off, off+n, err), m.path, n)
 	}
 	return nil
+}
+
+// open opens the mapped file once more, for calls that write.
+func (m *osMapping) open() (*os.File, error) {
+	f, err := os.OpenFile(m.path, os.O_RDWR|openNonblock, 0)
+	if err != nil {
+		return nil, err
+	}
+	fi, err := f.Stat()
+	if err == nil && !os.SameFile(fi, m.id) {
+		err = fmt.Errorf("%s: another file has taken this name since it was mapped", m.path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func (m *osMapping) Write(off int64, p []byte) error {
+	if _, err := m.pages("write", off, int64(len(p))); err != nil {
+		return err
+	}
+	if m.readOnly {
+		return fmt.Errorf("write %s: %w", m.path, ErrReadOnly)
+	}
+	f := m.w.Load()
+	if f == nil {
+		var err error
+		if f, err = m.open(); err != nil {
+			copy(m.Bytes()[off:], p) // no descriptor is left, or the name is another file's: a store needs neither
+			return nil
+		}
+		if !m.w.CompareAndSwap(nil, f) {
+			_ = f.Close()
+			f = m.w.Load()
+		}
+	}
+	if _, err := f.WriteAt(p, off); err != nil {
+		return diskFull(fmt.Errorf("write %s [%d, %d): %w", m.path, off, off+int64(len(p)), err), m.path, int64(len(p)))
+	}
+	return nil
+}
+
+// DoneWriting gives up the descriptor that Write opened, until the next one. Not beside a Write.
+func (m *osMapping) DoneWriting() {
+	if f := m.w.Swap(nil); f != nil {
+		_ = f.Close() // what was written is in the page cache; whether it gets to the device is Sync's to say
+	}
 }
 
 func (m *osMapping) Populate(off, n int64) error {
@@ -233,10 +277,14 @@ func (m *osMapping) Close() error {
 	if b == nil {
 		return fmt.Errorf("close %s: %w", m.path, ErrClosed)
 	}
-	if err := b.Unmap(); err != nil {
-		return fmt.Errorf("unmap %s: %w", m.path, err)
+	var err error
+	if f := m.w.Swap(nil); f != nil {
+		err = f.Close()
 	}
-	return nil
+	if e := b.Unmap(); e != nil {
+		err = errors.Join(err, fmt.Errorf("unmap %s: %w", m.path, e))
+	}
+	return err
 }
 
 // writeZeros takes blocks for [off, off+n) where the file system cannot allocate them. Page by page: larger writes build large folios in the page cache,

@@ -7,6 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// callsAndMappingsAgree: what a call writes into a file is in its mapping when the call returns.
+const callsAndMappingsAgree = true
+
 // fallocate takes blocks for the range and leaves the file's length alone. errors.ErrUnsupported: the file system cannot.
 func fallocate(f *os.File, off, n int64) error {
 	err := again(func() error { return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, off, n) })
@@ -36,6 +39,8 @@ func (m *osMapping) advise(a Advice, b []byte, off int64) error {
 		return madvise(b, unix.MADV_RANDOM)
 	case AdviceSequential:
 		return madvise(b, unix.MADV_SEQUENTIAL)
+	case AdviceRelease:
+		return madvise(b, unix.MADV_DONTNEED)
 	}
 	// The kernel keeps pages that a mapping holds: they leave the mapping first.
 	if err := madvise(b, unix.MADV_DONTNEED); err != nil {

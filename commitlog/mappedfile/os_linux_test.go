@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -452,9 +453,13 @@ func TestSmallSyncsWriteLittle(t *testing.T) {
 				ok(t, err)
 				each = append(each, deviceBytes(t, dir)-before)
 			}
-			slices.Sort(each) // others write to the device too: the lower quartile is ours
-			if n := each[len(each)/4]; n >= 64<<10 {
-				t.Errorf("a sync of 256 bytes writes %d bytes", n)
+			least := int64(math.MaxInt64) // others write to the device too: the lower quartile of the quietest twenty is ours
+			for some := range slices.Chunk(each, 20) {
+				slices.Sort(some)
+				least = min(least, some[len(some)/4])
+			}
+			if least >= 64<<10 {
+				t.Errorf("a sync of 256 bytes writes %d bytes", least)
 			}
 		})
 	}

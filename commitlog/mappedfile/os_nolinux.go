@@ -9,6 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// callsAndMappingsAgree: what a call writes into a file is in its mapping when the call returns.
+const callsAndMappingsAgree = false
+
 // fallocate has no portable form: blocks are taken by writing zeros.
 func fallocate(*os.File, int64, int64) error { return errors.ErrUnsupported }
 

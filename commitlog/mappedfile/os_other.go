@@ -14,6 +14,9 @@ const openNonblock = 0
 
 // On systems without POSIX locks a store can be read (MapReadOnly) but not opened for writing: Lock refuses.
 
+// callsAndMappingsAgree: what a call writes into a file is in its mapping when the call returns.
+const callsAndMappingsAgree = false
+
 func noSpace(error) bool                                { return false }
 func syncDir(string) error                              { return nil }
 func heldHere(string) bool                              { return false }

@@ -2,6 +2,7 @@ package mappedfile_test
 
 import (
 	"path/filepath"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -147,9 +148,10 @@ func TestIdlePipelineSleeps(t *testing.T) {
 func TestFailedWriteAheadIsAFailedFlush(t *testing.T) {
 	fsys := faultfs.New()
 	failed := make(chan struct{})
+	once := sync.OnceFunc(func() { close(failed) }) // the writer's Publish may have it tried again
 	fsys.SetHook(func(op faultfs.Op) error {
 		if op.Kind == faultfs.OpPrewrite {
-			close(failed)
+			once()
 			return faultfs.ErrInjected
 		}
 		return nil

@@ -33,13 +33,14 @@ type SequenceOptions struct {
 	AllocWindow int64  // default 64 KiB for sparse sequences
 	Ahead       bool   // make the next file ahead, in one goroutine, once the current one is half full
 	Populate    int64  // bytes at most faulted in ahead of the write position by the same goroutine; 0 = none. The window follows the writer's speed: what is populated long before it is written would be written twice
+	Staged      bool   // synchronous flush, commit log: Write collects in memory what a Flush then writes by one call, which makes small syncs cheaper. Ignored where calls and mappings do not see each other's bytes at once
 	Prewrite    bool   // synchronous flush: turn allocated blocks into written ones ahead (populate + sync), so that a small sync costs no journal commit
 }
 
 // Sequence is fixed-size files named by their start offset (20 digits) that together hold the bytes [Min, Max).
 //
 // One writer at a time: Reserve, Publish, Roll, SetMax, TruncateTo, Reset, Overwrite, Remove and Close are the caller's to serialise, and bytes from Reserve
-// are not touched once Remove or Close began. Any number of readers, Flush and DropHead run beside it. Readers take no lock: Max is their fence, stored only after the bytes.
+// are not touched once Remove or Close began. Any number of readers, Flush and DropHead run beside it. Readers take no lock, unless what they read is staged: Max is their fence, stored only after the bytes.
 type Sequence struct {
 	o       SequenceOptions
 	strays  []string
@@ -49,6 +50,9 @@ type Sequence struct {
 	max     atomic.Int64
 	flushed atomic.Int64
 	failure atomic.Pointer[error] // first failed sync
+	written atomic.Int64          // of a staged sequence: the mappings hold what is below
+	doubt   atomic.Int64          // what a Flush covers below is renewed, see Doubt; stored under flushing
+	stage   stage                 // its locks are taken under the first two of those below, and never together with the third
 
 	// Taken in this order; the first two order operations, and are held while they wait for the disk.
 	cutting  sync.Mutex // one DropHead, TruncateTo or Close at a time
@@ -75,6 +79,7 @@ func OpenSequence(o SequenceOptions) (_ *Sequence, err error) {
 	if o.AllocWindow <= 0 {
 		o.AllocWindow = defaultAllocWindow
 	}
+	o.Staged = o.Staged && !o.ReadOnly && callsAndMappingsAgree
 	s := &Sequence{o: o}
 	entries := o.Entries
 	s.o.Entries = nil
@@ -119,6 +124,7 @@ func OpenSequence(o SequenceOptions) (_ *Sequence, err error) {
 	if len(files) > 0 {
 		s.max.Store(files[0].start)
 		s.flushed.Store(files[0].start)
+		s.written.Store(files[0].start)
 	}
 	if (o.Ahead || o.Populate > 0 || o.Prewrite) && !o.ReadOnly {
 		s.pipe = startPipeline(s)
@@ -293,332 +299,9 @@ func (s *Sequence) SetMax(end int64) error {
 	if err := s.setCurrent(nil); err != nil {
 		return err
 	}
-	s.max.Store(end)
+	s.unstage(end)
 	s.flushed.Store(end)
-	return nil
-}
-
-// SetFlushed lowers Flushed, so that the next Flush syncs from off. Raising it is not possible.
-func (s *Sequence) SetFlushed(off int64) {
-	s.flushing.Lock()
-	defer s.flushing.Unlock()
-	s.flushed.Store(min(s.flushed.Load(), max(off, s.Min())))
-}
-
-// Reserve returns n bytes of the current file at the write position, without publishing them, and their offset, which is Max; ErrEndOfFile if they do not fit (then fill Rest and Roll).
-// An empty sequence creates the file that contains Max. The bytes are in allocated blocks: storing into them cannot fail. ErrDiskFull leaves everything as it was.
-// A second Reserve before Publish returns the same position.
-func (s *Sequence) Reserve(n int) (dst []byte, off int64, err error) {
-	off = s.max.Load()
-	if f := s.cur; f != nil && n >= 0 {
-		pos := off - f.start
-		end := pos + int64(n)
-		if end <= f.allocated.Load() {
-			return f.b[pos:end:end], off, nil
-		}
-		if end > int64(len(f.b)) && n <= len(f.b) {
-			return nil, off, ErrEndOfFile
-		}
-	}
-	return s.reserveSlow(n, off)
-}
-
-func (s *Sequence) reserveSlow(n int, off int64) ([]byte, int64, error) {
-	if n < 0 || int64(n) > s.o.FileSize {
-		return nil, off, fmt.Errorf("reserve %d bytes: a file of %s has %d", n, s.o.Dir, s.o.FileSize)
-	}
-	f := s.cur
-	if f == nil {
-		var err error
-		if f, err = s.locate(off); err != nil {
-			return nil, off, err
-		}
-	}
-	pos := off - f.start
-	end := pos + int64(n)
-	if end > int64(len(f.b)) {
-		return nil, off, ErrEndOfFile
-	}
-	if err := s.allocate(f, pos, end); err != nil {
-		return nil, off, err
-	}
-	if s.cur != f {
-		if err := s.setCurrent(f); err != nil {
-			return nil, off, err
-		}
-	}
-	return f.b[pos:end:end], off, nil
-}
-
-// locate finds or makes the file that contains Max.
-func (s *Sequence) locate(off int64) (*file, error) {
-	l := s.files.Load()
-	if l == nil {
-		return nil, fmt.Errorf("append to %s: %w", s.o.Dir, ErrClosed)
-	}
-	if s.o.ReadOnly {
-		return nil, fmt.Errorf("append to %s: %w", s.o.Dir, ErrReadOnly)
-	}
-	files := *l
-	if len(files) == 0 {
-		f, err := s.create(off - off%s.o.FileSize)
-		if err != nil {
-			return nil, err
-		}
-		s.append(f)
-		return f, nil
-	}
-	last := files[len(files)-1]
-	if off < last.start {
-		return nil, fmt.Errorf("append to %s at %d: files lie beyond, up to %s: TruncateTo first", s.o.Dir, off, last.path)
-	}
-	return last, nil
-}
-
-// allocate makes sure that [pos, end) of f, and what the options want beyond, has blocks.
-func (s *Sequence) allocate(f *file, pos, end int64) error {
-	have := f.allocated.Load()
-	if end <= have {
-		return nil
-	}
-	size := int64(len(f.b))
-	from := have
-	if have == 0 {
-		from = pos &^ (pageSize - 1) // an existing file of which nothing is known, or a new sparse one
-	}
-	to := size
-	if s.o.Sparse {
-		to = min(size, (end+s.o.AllocWindow+pageSize-1)&^(pageSize-1))
-	}
-	if from < to {
-		if err := f.m.Allocate(from, to-from); err != nil {
-			return fmt.Errorf("append to %s: %w", s.o.Dir, err)
-		}
-	}
-	if have == 0 && s.o.Prewrite {
-		_ = f.m.Advise(AdviceDontNeed, pos, size-pos) // read or written by large calls before, the file lies in large folios: each small sync would write a whole one
-	}
-	f.allocated.Store(to)
-	return nil
-}
-
-// create makes and maps the file at start, and its directory. The writer calls it, or the pipeline in its stead.
-func (s *Sequence) create(start int64) (*file, error) {
-	if start > math.MaxInt64-s.o.FileSize {
-		return nil, fmt.Errorf("append to %s: offsets are used up: %w", s.o.Dir, ErrEndOfFile)
-	}
-	if !s.dirMade.Load() {
-		makeDir := s.o.MakeDir
-		if makeDir == nil {
-			makeDir = func() error { return s.o.FS.MkdirAll(s.o.Dir) }
-		}
-		if err := makeDir(); err != nil {
-			return nil, err
-		}
-		s.dirMade.Store(true)
-	}
-	if err := s.clearLeft(); err != nil {
-		return nil, fmt.Errorf("remove what a crash left: %w", err)
-	}
-	mode := MapCreate
-	if s.o.Sparse {
-		mode = MapCreateSparse
-	}
-	path := s.path(start)
-	m, err := s.o.FS.Map(path, s.o.FileSize, mode)
-	if err != nil {
-		return nil, fmt.Errorf("next file: %w", err)
-	}
-	s.made.Add(1)
-	f := newFile(m, path, start)
-	if !s.o.Sparse {
-		f.allocated.Store(s.o.FileSize)
-	}
-	if st, err := s.o.FS.Stat(path); err == nil {
-		f.modTime = st.ModTime
-	}
-	return f, nil
-}
-
-func (s *Sequence) append(f *file) {
-	s.swap.Lock()
-	defer s.swap.Unlock()
-	files := append(slices.Clip(s.list()), f)
-	s.files.Store(&files)
-}
-
-// Rest is how many bytes are left in the current file; 0 when there is none or it is full.
-func (s *Sequence) Rest() int64 {
-	off := s.max.Load()
-	if f := find(s.list(), off); f != nil {
-		return f.end - off
-	}
-	return 0
-}
-
-// Publish says that the bytes before end are complete: readers may see them. Max <= end <= the end of the current file.
-func (s *Sequence) Publish(end int64) {
-	f := s.cur
-	if f == nil || end > f.end || end < s.max.Load() {
-		if end == s.max.Load() {
-			return
-		}
-		panic(fmt.Sprintf("mappedfile: publish %d: nothing reserved there", end))
-	}
-	s.max.Store(end)
-	if p := s.pipe; p != nil {
-		p.advance(f, end)
-	}
-}
-
-// Roll makes the next file current: Max jumps to its start, past whatever was not published of the old one. ErrDiskFull leaves everything as it was and can be retried.
-func (s *Sequence) Roll() error {
-	f := s.cur
-	if f == nil {
-		var err error
-		if f, err = s.locate(s.max.Load()); err != nil {
-			return err
-		}
-	}
-	var next *file
-	var err error
-	if s.pipe != nil {
-		next = s.pipe.take(f.end)
-	}
-	if next == nil {
-		if next, err = s.create(f.end); err != nil {
-			return err
-		}
-	}
-	s.append(next)
-	s.max.Store(next.start)
-	return s.setCurrent(next)
-}
-
-// setCurrent is the only place where cur changes. A nil f also discards what the pipeline made for the old one.
-func (s *Sequence) setCurrent(f *file) error {
-	if s.cur != nil && f == nil {
-		s.cur.allocated.Store(0) // the next write may be before the place where ours began
-	}
-	s.cur = f
-	if s.pipe == nil {
-		return nil
-	}
-	if f == nil {
-		if next := s.pipe.take(-1); next != nil {
-			return s.discard(next)
-		}
-		return nil
-	}
-	s.pipe.follow(f)
-	return nil
-}
-
-// discard removes a file that was made and never used.
-func (s *Sequence) discard(f *file) error {
-	err := s.unlink(f.path)
-	f.release()
-	return err
-}
-
-// unlink is durable when it returns, so that of several never a later one survives an earlier one.
-func (s *Sequence) unlink(path string) error {
-	if err := s.o.FS.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return s.o.FS.SyncDir(s.o.Dir)
-}
-
-// Reset moves an empty sequence: the next file is the one containing start, and Max = Flushed = start (a slave; a queue after its head expired). Files that hold nothing are removed, durably.
-func (s *Sequence) Reset(start int64) error {
-	l := s.files.Load()
-	switch {
-	case l == nil:
-		return fmt.Errorf("reset %s: %w", s.o.Dir, ErrClosed)
-	case s.o.ReadOnly:
-		return fmt.Errorf("reset %s: %w", s.o.Dir, ErrReadOnly)
-	case len(*l) > 0 && s.max.Load() != (*l)[0].start:
-		return fmt.Errorf("reset %s to %d: it holds [%d, %d)", s.o.Dir, start, (*l)[0].start, s.max.Load())
-	case start < 0 || start > math.MaxInt64-s.o.FileSize:
-		return fmt.Errorf("reset %s to %d: %w", s.o.Dir, start, ErrNotFound)
-	}
-	s.cutting.Lock()
-	defer s.cutting.Unlock()
-	s.flushing.Lock()
-	defer s.flushing.Unlock()
-	if files := s.list(); len(files) > 0 {
-		if err := s.setCurrent(nil); err != nil {
-			return s.fail(fmt.Errorf("reset %s to %d: %w", s.o.Dir, start, err))
-		}
-		for _, f := range slices.Backward(files) {
-			if err := s.unlink(f.path); err != nil {
-				return s.fail(fmt.Errorf("reset %s to %d: %w", s.o.Dir, start, err))
-			}
-			s.drop(f)
-		}
-	}
-	s.max.Store(start)
-	s.flushed.Store(start)
-	return nil
-}
-
-// Flush syncs [Flushed, Max), over as many files as that takes, and returns the new Flushed. It runs beside the writer.
-// A failed sync is final: the kernel may have dropped the pages, so every later Flush returns the same error.
-func (s *Sequence) Flush() (flushed int64, err error) {
-	s.flushing.Lock()
-	defer s.flushing.Unlock()
-	if err := s.Err(); err != nil {
-		return s.flushed.Load(), err
-	}
-	if s.files.Load() == nil {
-		return s.flushed.Load(), fmt.Errorf("flush %s: %w", s.o.Dir, ErrClosed)
-	}
-	to := s.max.Load() // before the list: every file below it is there, or was dropped
-	from := s.flushed.Load()
-	for _, f := range s.list() {
-		if f.end <= from || f.start >= to || from >= to {
-			continue
-		}
-		if !f.acquire() {
-			continue // dropped meanwhile
-		}
-		a, b := max(from, f.start), min(to, f.end)
-		err := f.m.Sync(a-f.start, b-a)
-		f.release()
-		if err != nil {
-			return s.flushed.Load(), s.fail(fmt.Errorf("flush %s: %w", s.o.Dir, err))
-		}
-		s.flushed.Store(b)
-	}
-	if s.flushed.Load() < to {
-		s.flushed.Store(to) // the rest was dropped from the head
-	}
-	if err := s.Err(); err != nil { // the pipeline's sync failed beside ours, and may have taken the report of our pages
-		return from, err
-	}
-	return to, nil
-}
-
-// Overwrite replaces bytes of one existing file, whatever Max says, and syncs them: recovery only.
-func (s *Sequence) Overwrite(off int64, b []byte) error {
-	if s.o.ReadOnly {
-		return fmt.Errorf("overwrite %s at %d: %w", s.o.Dir, off, ErrReadOnly)
-	}
-	f := find(s.list(), off)
-	if f == nil || int64(len(b)) > f.end-off {
-		return fmt.Errorf("overwrite %s at %d, %d bytes: %w", s.o.Dir, off, len(b), ErrNotFound)
-	}
-	pos, n := off-f.start, int64(len(b))
-	if err := f.m.Allocate(pos, n); err != nil {
-		return fmt.Errorf("overwrite %s at %d: %w", s.o.Dir, off, err)
-	}
-	copy(f.b[pos:], b)
-	if m, ok := f.m.(interface{ Stored(off, n int64) }); ok {
-		m.Stored(pos, n) // a kernel sees by itself that a page was stored to, also with the bytes that it had
-	}
-	if err := f.m.Sync(pos, n); err != nil {
-		return s.fail(fmt.Errorf("overwrite %s at %d: %w", s.o.Dir, off, err))
-	}
+	s.doubt.Store(0)
 	return nil
 }
 
@@ -631,94 +314,4 @@ func (s *Sequence) Advise(a Advice, off, end int64) {
 			f.release()
 		}
 	}
-}
-
-// DropHead removes the first n files (never the last one), oldest first: each is unlinked, durably, and unmapped when its last View is released.
-func (s *Sequence) DropHead(n int) (dropped int, err error) {
-	if s.o.ReadOnly {
-		return 0, fmt.Errorf("drop files of %s: %w", s.o.Dir, ErrReadOnly)
-	}
-	s.cutting.Lock()
-	defer s.cutting.Unlock()
-	for dropped < n {
-		files := s.list()
-		if len(files) < 2 || files[0].end > s.max.Load() {
-			return dropped, nil
-		}
-		if err := s.unlink(files[0].path); err != nil {
-			return dropped, fmt.Errorf("drop file: %w", err)
-		}
-		s.drop(files[0])
-		dropped++
-	}
-	return dropped, nil
-}
-
-// drop takes one file off the list.
-func (s *Sequence) drop(f *file) {
-	s.swap.Lock()
-	files := slices.DeleteFunc(slices.Clone(s.list()), func(g *file) bool { return g == f })
-	s.files.Store(&files)
-	s.swap.Unlock()
-	f.release()
-}
-
-// Remove deletes all files, the last one first, and the directory unless strays lie in it, and closes the sequence. Views stay valid.
-func (s *Sequence) Remove() error {
-	if s.o.ReadOnly {
-		return fmt.Errorf("remove %s: %w", s.o.Dir, ErrReadOnly)
-	}
-	if s.files.Load() == nil {
-		return fmt.Errorf("remove %s: %w", s.o.Dir, ErrClosed)
-	}
-	files := s.list()
-	if err := s.Close(); err != nil {
-		return err
-	}
-	if err := s.clearLeft(); err != nil {
-		return fmt.Errorf("remove what a crash left: %w", err)
-	}
-	for _, f := range slices.Backward(files) {
-		if err := s.unlink(f.path); err != nil {
-			return fmt.Errorf("remove file: %w", err)
-		}
-	}
-	left, err := s.o.FS.ReadDir(s.o.Dir)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && len(left) > 0 {
-		return nil
-	}
-	if err == nil {
-		err = s.o.FS.RemoveDir(s.o.Dir)
-	}
-	if err == nil {
-		err = s.o.FS.SyncDir(filepath.Dir(s.o.Dir))
-	}
-	if err != nil {
-		return fmt.Errorf("remove %s: %w", s.o.Dir, err)
-	}
-	return nil
-}
-
-// Close stops the goroutine and unmaps what no View holds. It does not flush. A file that was made ahead and never used is removed.
-func (s *Sequence) Close() error {
-	var err error
-	if s.pipe != nil && s.files.Load() != nil {
-		err = s.setCurrent(nil)
-		s.pipe.stop()
-	}
-	s.cutting.Lock()
-	defer s.cutting.Unlock()
-	s.flushing.Lock()
-	defer s.flushing.Unlock()
-	s.swap.Lock()
-	l := s.files.Swap(nil)
-	s.swap.Unlock()
-	if l == nil {
-		return fmt.Errorf("close %s: %w", s.o.Dir, ErrClosed)
-	}
-	s.cur = nil
-	for _, f := range *l {
-		f.release()
-	}
-	return err
 }

@@ -23,6 +23,9 @@ func (s *Sequence) TruncateTo(end int64, keep func(off int64, b []byte) error) e
 	if err := s.Err(); err != nil {
 		return fmt.Errorf("truncate %s: %w", s.o.Dir, err)
 	}
+	if err := s.WriteOut(); err != nil {
+		return fmt.Errorf("truncate %s: %w", s.o.Dir, err)
+	}
 	files := *l
 	if len(files) == 0 && end == s.max.Load() {
 		return s.clearLeft()
@@ -48,8 +51,9 @@ func (s *Sequence) TruncateTo(end int64, keep func(off int64, b []byte) error) e
 	if err := s.setCurrent(nil); err != nil {
 		return s.fail(fmt.Errorf("truncate %s to %d: %w", s.o.Dir, end, err))
 	}
-	s.max.Store(end)
+	s.unstage(end)
 	s.flushed.Store(min(s.flushed.Load(), end))
+	s.doubt.Store(min(s.doubt.Load(), end))
 	if err := s.clearLeft(); err != nil {
 		return s.fail(fmt.Errorf("truncate %s to %d: %w", s.o.Dir, end, err))
 	}

@@ -44,11 +44,15 @@ func (s *Sequence) View(off int64, n int) (View, error) {
 		f.release()
 		return View{}, fmt.Errorf("%d bytes at %d: %w", n, off, ErrNotFound)
 	}
+	if err := s.readable(off + int64(n)); err != nil {
+		f.release()
+		return View{}, fmt.Errorf("%d bytes at %d: %w", n, off, err)
+	}
 	pos := off - f.start
 	return newView(f, f.b[pos:pos+int64(n):pos+int64(n)], off), nil
 }
 
-// ViewRest returns the bytes from off to the readable end of its file; ErrNotFound outside [Min, Max).
+// ViewRest returns the bytes from off to the readable end of its file; ErrNotFound outside [Min, Max). Of a staged sequence it may end earlier, at what Write was given later than the byte at off.
 func (s *Sequence) ViewRest(off int64) (View, error) {
 	f, err := s.hold(off)
 	if err != nil {
@@ -58,6 +62,16 @@ func (s *Sequence) ViewRest(off int64) (View, error) {
 	if off >= end {
 		f.release()
 		return View{}, fmt.Errorf("bytes at %d: %w", off, ErrNotFound)
+	}
+	if s.o.Staged {
+		if err := s.readable(off + 1); err != nil {
+			f.release()
+			return View{}, fmt.Errorf("bytes at %d: %w", off, err)
+		}
+		if end = min(end, s.written.Load()); off >= end { // what is staged behind it can wait; that it is gone is TruncateTo's, meanwhile
+			f.release()
+			return View{}, fmt.Errorf("bytes at %d: %w", off, ErrNotFound)
+		}
 	}
 	return newView(f, f.b[off-f.start:end-f.start:end-f.start], off), nil
 }

@@ -34,3 +34,28 @@ func (c viewCheck) checkReleased() {
 		c.state.copied[i] = viewJunk
 	}
 }
+
+// holdCheck does for a Hold what viewCheck does for a View.
+type holdCheck struct{ state *holdState }
+
+type holdState struct {
+	released atomic.Bool
+	handed   []viewCheck
+}
+
+func newHoldCheck() holdCheck { return holdCheck{&holdState{}} }
+
+func (c holdCheck) checkBytes(b []byte) []byte {
+	v := newView(nil, b, 0)
+	c.state.handed = append(c.state.handed, v.viewCheck)
+	return v.Bytes
+}
+
+func (c holdCheck) checkReleased() {
+	if c.state.released.Swap(true) {
+		panic("mappedfile: hold released twice")
+	}
+	for _, v := range c.state.handed {
+		v.checkReleased()
+	}
+}

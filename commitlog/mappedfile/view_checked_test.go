@@ -27,3 +27,18 @@ func TestReleasedViewReadsJunk(t *testing.T) {
 	}
 	v.Release()
 }
+
+func TestWhatAReleasedHoldGaveReadsJunk(t *testing.T) {
+	s := open(t, mappedfile.SequenceOptions{FS: faultfs.New(), Dir: filepath.FromSlash("/q")})
+	mustPut(t, s, block('a', 100))
+	h, err := s.Hold(0, 100)
+	ok(t, err)
+	p, _ := h.Bytes(10, 20)
+	if !bytes.Equal(p, block('a', 20)) {
+		t.Errorf("%q", p)
+	}
+	h.Release()
+	if bytes.Contains(p, []byte("a")) {
+		t.Error("bytes of a released hold still read as before")
+	}
+}

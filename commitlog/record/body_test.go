@@ -126,7 +126,7 @@ func TestBombAllocatesWithinTheBound(t *testing.T) {
 	const bound = 64 << 10
 	const pooled = 10 << 20
 	for _, c := range codecs {
-		z, err := record.CompressBody(c, 0, make([]byte, 200<<20))
+		z, err := record.CompressBody(c, 0, make([]byte, 32<<20))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"iter"
 	"math"
 	"runtime"
@@ -45,6 +46,20 @@ func FuzzRecord(f *testing.F) {
 			}
 			if err != nil {
 				_ = err.Error()
+			}
+		}
+		for _, c := range []struct {
+			crc  bool
+			err  error
+			meta *record.Meta
+		}{{false, err, &meta}, {true, err2, &meta2}} {
+			var o record.Outline
+			err := record.Check(in, phy, c.crc, &o)
+			if fmt.Sprint(err) != fmt.Sprint(c.err) {
+				t.Fatalf("Check: %v, Parse: %v", err, c.err)
+			}
+			if want := (record.Outline{Magic: c.meta.Magic, Size: c.meta.Size, StoreTimestamp: c.meta.StoreTimestamp, TopicLen: len(c.meta.Topic), PropertiesLen: len(c.meta.Properties)}); err == nil && o != want {
+				t.Fatalf("outline %+v of %+v", o, want)
 			}
 		}
 		m, err3 := record.Decode(in)

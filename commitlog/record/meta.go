@@ -37,6 +37,7 @@ type Parser struct {
 	VerifyCRC bool       // the body's CRC, and the property CRC where there is one
 
 	lastTopic string
+	recent    [16]string // of topics, by recentSlot
 	topics    map[string]string
 }
 
@@ -51,12 +52,20 @@ const (
 //
 // Errors, found by errors.Is: ErrIncomplete (b ends before the record does, and what there is looks right), ErrMagic, ErrSize (fields do not add up), ErrPhyOffset (the stored offset is not phyOffset), ErrCRC; all but ErrIncomplete are also ErrMalformed and a *FormatError.
 func (p *Parser) Parse(b []byte, phyOffset int64, m *Meta) error {
+	return p.parse(b, phyOffset, m, nil)
+}
+
+// parse is Parse, and ParseKnown where k is not nil.
+func (p *Parser) parse(b []byte, phyOffset int64, m *Meta, k *Known) error {
 	var l layout
 	if err := locate(b, phyOffset, &l); err != nil {
 		return err
 	}
 	if l.magic == MagicBlank {
 		*m = Meta{Magic: MagicBlank, Size: l.size, PhyOffset: phyOffset}
+		if k != nil {
+			*k = Known{}
+		}
 		return nil
 	}
 	if p.VerifyCRC {
@@ -79,7 +88,17 @@ func (p *Parser) Parse(b []byte, phyOffset int64, m *Meta) error {
 	m.BodyCRC = be.Uint32(b[posBodyCRC:])
 	m.Properties = Properties(b[l.properties:l.size:l.size])
 	m.Bitmap = nil
-	m.TagsCode = p.tagsCode(m)
+	switch {
+	case k == nil:
+		m.TagsCode = p.tagsCode(m)
+	default:
+		*k = m.Properties.Known()
+		if m.Topic == TopicSchedule {
+			m.TagsCode = p.tagsCode(m)
+		} else {
+			m.TagsCode = int64(JavaHash(k.Tags))
+		}
+	}
 	return nil
 }
 
@@ -97,7 +116,18 @@ func (p *Parser) tagsCode(m *Meta) int64 {
 	return m.Properties.tagsCode()
 }
 
+// recentSlot is where a topic, which is never empty, lies among the recent ones.
+func recentSlot(topic []byte) int {
+	n := len(topic)
+	return (n + int(topic[n-1])*7 + int(topic[n/2])) & 15
+}
+
 func (p *Parser) intern(topic []byte) string {
+	slot := recentSlot(topic)
+	if t := p.recent[slot]; t == string(topic) {
+		p.lastTopic = t
+		return t
+	}
 	t, ok := p.topics[string(topic)]
 	if !ok {
 		t = string(topic)
@@ -115,6 +145,6 @@ func (p *Parser) intern(topic []byte) string {
 		}
 		p.topics[t] = t
 	}
-	p.lastTopic = t
+	p.lastTopic, p.recent[slot] = t, t
 	return t
 }

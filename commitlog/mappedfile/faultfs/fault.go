@@ -21,9 +21,10 @@ const (
 	OpWriteFile
 	OpMkdir // of MkdirAll only when there is something to make
 	OpPrewrite
+	OpWrite // by a call, not by a store
 )
 
-var kindNames = [...]string{"map", "allocate", "sync", "syncdir", "rename", "remove", "writefile", "mkdir", "prewrite"}
+var kindNames = [...]string{"map", "allocate", "sync", "syncdir", "rename", "remove", "writefile", "mkdir", "prewrite", "write"}
 
 func (k Kind) String() string {
 	if int(k) < len(kindNames) {
@@ -37,7 +38,7 @@ type Op struct {
 	N        int64 // 1, 2, …
 	Kind     Kind
 	Path     string
-	Off, Len int64 // of Sync, Allocate, Map (Len), WriteFile (Len)
+	Off, Len int64 // of Sync, Allocate, Write, Map (Len), WriteFile (Len)
 }
 
 func (o Op) String() string {

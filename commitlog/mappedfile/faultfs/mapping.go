@@ -34,7 +34,12 @@ func (m *mapping) check(what string, off, n int64) error {
 	return nil
 }
 
-func (m *mapping) Sync(off, n int64) error {
+func (m *mapping) Sync(off, n int64) error { return m.sync(off, n, false) }
+
+// Renew writes everything once more, also the pages that a failed sync dropped.
+func (m *mapping) Renew(off, n int64) error { return m.sync(off, n, true) }
+
+func (m *mapping) sync(off, n int64, again bool) error {
 	done, fault, err := m.f.begin(Op{Kind: OpSync, Path: m.path, Off: off, Len: n}, false)
 	if err != nil {
 		return err
@@ -54,7 +59,7 @@ func (m *mapping) Sync(off, n int64) error {
 	dice := m.f.dice()
 	m.n.eachPage(int(off), int(off+n), func(p, a, b int) {
 		if old, is := m.n.dropped[p]; is {
-			if bytes.Equal(old[a-p*pageSize:b-p*pageSize], m.n.mem[a:b]) {
+			if !again && bytes.Equal(old[a-p*pageSize:b-p*pageSize], m.n.mem[a:b]) {
 				return // the kernel thinks it clean
 			}
 			delete(m.n.dropped, p)
@@ -107,6 +112,27 @@ func zero(b []byte) bool {
 		}
 	}
 	return true
+}
+
+// Write is counted, so that it can fail: a failed one has written half.
+func (m *mapping) Write(off int64, p []byte) error {
+	done, fault, err := m.f.begin(Op{Kind: OpWrite, Path: m.path, Off: off, Len: int64(len(p))}, true)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := m.check("write", off, int64(len(p))); err != nil {
+		return err
+	}
+	if m.readOnly {
+		return fmt.Errorf("write %s: %w", m.path, mappedfile.ErrReadOnly)
+	}
+	if fault != nil {
+		p = p[:len(p)/2]
+	}
+	copy(m.n.mem[off:], p)
+	m.n.eachPage(int(off), int(off)+len(p), func(p, _, _ int) { delete(m.n.dropped, p) })
+	return fault
 }
 
 func (m *mapping) Allocate(off, n int64) error {
