@@ -84,6 +84,9 @@ func Write(fsys mappedfile.FS, path string, p Page) error {
 	return fsys.WriteFileDurable(path, b)
 }
 
+// ParsePage is Read for bytes that were read otherwise.
+func ParsePage(b []byte) (Page, error) { return decodePage(b) }
+
 func decodePage(b []byte) (Page, error) {
 	if len(b) != pageSize {
 		return Page{}, fmt.Errorf("the file is %d bytes long, a checkpoint is %d", len(b), pageSize)

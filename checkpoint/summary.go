@@ -136,6 +136,9 @@ func sealSummary(b []byte) {
 	binary.BigEndian.PutUint32(b[posSumCRC:], crc32.Checksum(b[posSumFlags:], castagnoli))
 }
 
+// ParseSummary is ReadSummary for bytes that were read otherwise.
+func ParseSummary(b []byte) (*Summary, error) { return decodeSummary(b) }
+
 func decodeSummary(b []byte) (*Summary, error) {
 	if len(b) < summaryFixedSize || string(b[:posSumCRC]) != summaryMagic {
 		return nil, errors.New("not a summary of this version")

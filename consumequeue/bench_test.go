@@ -5,7 +5,6 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -172,9 +171,7 @@ func diskBytes(t testing.TB, dir string) int64 {
 	t.Helper()
 	var n int64
 	for _, e := range walkFiles(t, dir) {
-		if st, ok := e.Sys().(*syscall.Stat_t); ok {
-			n += st.Blocks * 512
-		}
+		n += occupied(e)
 	}
 	return n
 }

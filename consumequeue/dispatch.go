@@ -43,23 +43,57 @@ func (s *Set) Dispatch(m *record.Meta) error {
 	}
 }
 
+// Begin says where a queue of which no record is left goes on: it gets min = max = queueOffset, as one whose records have all expired, and its first record may still begin it anywhere. Nothing happens to a
+// queue that holds a unit, or that ends at queueOffset or beyond. It may be called beside Dispatch; errors are Dispatch's.
+func (s *Set) Begin(topic string, queueID int32, queueOffset int64) error {
+	for {
+		q, err := s.Ensure(topic, queueID)
+		if err == nil {
+			err = q.beginEmpty(queueOffset)
+		}
+		switch {
+		case err == nil:
+			return nil
+		case err == errRemoved: // as in Dispatch
+		default:
+			return fmt.Errorf("begin queue %s-%d at unit %d: %w", topic, queueID, queueOffset, err)
+		}
+	}
+}
+
+func (q *Queue) beginEmpty(at int64) error {
+	q.writer.Lock()
+	defer q.writer.Unlock()
+	if err := q.writable(at); err != nil {
+		return err
+	}
+	if q.maxPhy.Load() >= 0 || at <= q.max.Load() {
+		return nil
+	}
+	return q.begin(at)
+}
+
+// writable prepares the queue for a unit at a queue offset. The caller holds writer.
+func (q *Queue) writable(at int64) error {
+	switch {
+	case q.writer.gone != nil:
+		return q.writer.gone
+	case q.set.o.ReadOnly:
+		return mappedfile.ErrReadOnly
+	case at < 0 || at > (math.MaxInt64-q.fileSize())/UnitSize-1:
+		return fmt.Errorf("%s unit %d: no such queue offset: %w", q, at, ErrMalformed)
+	case !q.writer.clean:
+		return q.cleanTail()
+	}
+	return nil
+}
+
 // append is Dispatch for one queue.
 func (q *Queue) append(at int64, u Unit) error {
 	q.writer.Lock()
 	defer q.writer.Unlock()
-	if q.writer.gone != nil {
-		return q.writer.gone
-	}
-	if q.set.o.ReadOnly {
-		return mappedfile.ErrReadOnly
-	}
-	if at < 0 || at > (math.MaxInt64-q.fileSize())/UnitSize-1 {
-		return fmt.Errorf("%s unit %d: no such queue offset: %w", q, at, ErrMalformed)
-	}
-	if !q.writer.clean {
-		if err := q.cleanTail(); err != nil {
-			return err
-		}
+	if err := q.writable(at); err != nil {
+		return err
 	}
 	end := q.max.Load()
 	if q.maxPhy.Load() < 0 {

@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,7 +22,13 @@ import (
 func count(t testing.TB, f *faultfs.FS, do func() error) map[faultfs.Kind]int {
 	t.Helper()
 	n := make(map[faultfs.Kind]int)
-	f.SetHook(func(op faultfs.Op) error { n[op.Kind]++; return nil })
+	var mu sync.Mutex // queues are flushed side by side
+	f.SetHook(func(op faultfs.Op) error {
+		mu.Lock()
+		defer mu.Unlock()
+		n[op.Kind]++
+		return nil
+	})
 	defer f.SetHook(nil)
 	if err := do(); err != nil {
 		t.Fatal(err)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
+	"runtime/debug"
 	"testing"
 
 	"github.com/mqstore/mqstore/conformance/effort"
@@ -33,10 +33,10 @@ func TestReport20ManyQueuesAreCheap(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	runtime.GC()
+	debug.FreeOSMemory() // garbage is resident, too
 	rss, heap := residentBytes(t), heapBytes()
 	s := open(t, consumequeue.Options{Dir: dir, Clean: true})
-	runtime.GC()
+	debug.FreeOSMemory()
 	rss, heap = (residentBytes(t)-rss)/int64(queues), (heapBytes()-heap)/int64(queues)
 	if n := len(s.Snapshot()); n != queues {
 		t.Fatalf("%d queues, want %d", n, queues)
@@ -45,7 +45,7 @@ func TestReport20ManyQueuesAreCheap(t *testing.T) {
 		t.Errorf("the set ends at %d, want %d", s.MaxPhyOffset(), f.next)
 	}
 	const most = 300 << 20 / 10000
-	if rss > most || heap > most {
+	if rss > most && effort.Current() != effort.Race || heap > most { // a race run has the detector's memory, too
 		t.Errorf("a queue takes %d bytes of memory, %d of them heap; at most %d", rss, heap, most)
 	}
 	// A part is enough to see what a unit more costs on disk, blocks ahead included.

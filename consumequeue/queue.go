@@ -119,12 +119,17 @@ func (q *Queue) readError(queueOffset int64, err error) error {
 // View gives the units from queueOffset to the readable end of that queue file (spec/dispatch-and-read.md 5.3). ErrNoUnit
 // outside [MinOffset, MaxOffset). The caller releases the view; until then it stays valid whatever becomes of the queue.
 func (q *Queue) View(queueOffset int64) (Units, error) {
-	if queueOffset < q.min.Load() || queueOffset >= q.max.Load() {
+	end := q.max.Load()
+	if queueOffset < q.min.Load() || queueOffset >= end {
 		return Units{}, q.noUnit(queueOffset)
 	}
 	v, err := q.seq.Load().ViewRest(queueOffset * UnitSize)
 	if err != nil {
 		return Units{}, q.readError(queueOffset, err)
+	}
+	// The file may hold one more unit already, which MaxOffset does not count yet: who was shown it, and went on behind it, would be told that it is beyond the end.
+	if n := (end - queueOffset) * UnitSize; n < int64(len(v.Bytes)) {
+		v.Bytes = v.Bytes[:n:n]
 	}
 	return Units{First: queueOffset, view: v}, nil
 }

@@ -88,9 +88,24 @@ func (s *Set) Append(at Slot, m *record.Meta) error {
 	}
 }
 
-// Harden makes durable what Open found of units of records at or beyond phyOffset, below which everything was on disk before: it may be in the page cache of a killed
-// process only, and a sync alone would not do if one failed in that process, since the kernel then holds the pages for clean. So they are written again.
-// For recovery: nothing is dispatched meanwhile.
+// Append is Set.Append for a place in q, without the search for it.
+func (q *Queue) Append(at Slot, m *record.Meta) error {
+	u := Unit{PhyOffset: m.PhyOffset, Size: int32(m.Size), TagsCode: at.TagsCode}
+	if !u.Valid() || int(u.Size) != m.Size || at.QueueID != q.id || at.Topic != q.topic {
+		return fmt.Errorf("dispatch record at %d of %d bytes to %s, for %s-%d: %w", m.PhyOffset, m.Size, q, at.Topic, at.QueueID, ErrMalformed)
+	}
+	switch err := q.append(at.QueueOffset, u); err {
+	case nil:
+		return nil
+	case errRemoved:
+		return q.set.Append(at, m)
+	default:
+		return fmt.Errorf("dispatch record at %d: %w", m.PhyOffset, err)
+	}
+}
+
+// Harden tells that what Open found of units of records at or beyond phyOffset, below which everything was on disk before, may be in the page cache of a killed
+// process only, which may have failed to sync it: the next Flush makes it durable. For recovery: nothing is dispatched meanwhile.
 func (s *Set) Harden(phyOffset int64) error {
 	for _, q := range s.sorted() {
 		if err := q.harden(phyOffset); err != nil {
@@ -114,20 +129,8 @@ func (q *Queue) harden(phyOffset int64) error {
 	if from == q.min.Load() {
 		from = seq.Min() / UnitSize // the fillers too
 	}
-	seq.SetFlushed(from * UnitSize)
+	seq.Doubt(from * UnitSize)
 	q.set.markDirty(q)
-	for from < q.max.Load() {
-		v, err := seq.ViewRest(from * UnitSize)
-		if err != nil {
-			return err
-		}
-		b := bytes.Clone(v.Bytes)
-		v.Release()
-		if err := seq.Overwrite(from*UnitSize, b); err != nil {
-			return err
-		}
-		from += int64(len(b)) / UnitSize
-	}
 	return nil
 }
 
