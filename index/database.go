@@ -27,13 +27,14 @@ const pebbleFormat = pebble.FormatColumnarBlocks // of a new database
 func openDatabase(o *Options, readOnly bool) (*database, error) {
 	d := &database{logger: &pebbleLogger{to: o.Logger, fatal: make(chan struct{})}}
 	d.opts = &pebble.Options{
-		Comparer:           comparer,
-		FormatMajorVersion: pebbleFormat,
-		CacheSize:          o.CacheSize,
-		DisableWAL:         true,
-		DisableTableStats:  true, // they serve to find tombstones, of which there are none
-		Logger:             d.logger,
-		ReadOnly:           readOnly,
+		Comparer:                    comparer,
+		FormatMajorVersion:          pebbleFormat,
+		CacheSize:                   o.CacheSize,
+		DisableWAL:                  true,
+		DisableAutomaticCompactions: o.NoCompaction,
+		DisableTableStats:           true, // they serve to find tombstones, of which there are none
+		Logger:                      d.logger,
+		ReadOnly:                    readOnly,
 
 		// Tables are only ingested, already sorted and large; the first of each bucket overlaps nothing and goes to the bottom at once.
 		MemTableSize:          64 << 10,
@@ -49,6 +50,9 @@ func openDatabase(o *Options, readOnly bool) (*database, error) {
 		d.opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
 	d.opts.TargetFileSizes[0] = 16 << 20
+	if readOnly {
+		d.opts.Experimental.ReadSamplingMultiplier = -1 // samples of reads lead to compactions, which there are none of
+	}
 	var dir vfs.FS
 	if readOnly {
 		dir = readOnlyFS{o.fs}
@@ -65,6 +69,9 @@ func openDatabase(o *Options, readOnly bool) (*database, error) {
 	})
 	if d.DB != nil {
 		if err = d.cut(); err == nil {
+			err = d.checkTables(dir, o.Dir)
+		}
+		if err == nil {
 			return d, nil
 		}
 		d.close()

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,8 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/mqstore/mqstore/commitlog/record"
 )
@@ -22,6 +21,7 @@ type Index struct {
 	o      Options
 	db     *database
 	report Report
+	hasher Hasher        // of who calls Dispatch
 	poked  chan struct{} // Run has a tail to write
 	dead   chan struct{} // closed once it failed
 
@@ -177,14 +177,12 @@ func (x *Index) begins(heads []head) (ok bool, err error) {
 	case key == nil:
 		return heads[0].bucket == x.bucketOf(at), nil
 	}
-	_, entry, err := x.db.Get(key)
-	if errors.Is(err, pebble.ErrNotFound) {
-		return false, nil
-	}
+	it, err := x.db.iterate(nil)
 	if err != nil {
 		return false, classify(err)
 	}
-	return true, entry.Close()
+	ok = it.seekGE(key) && bytes.Equal(it.key(), key)
+	return ok, classify(errors.Join(it.error(), it.close()))
 }
 
 // confirmed reports whether the log holds the bucket's last record as it was indexed. If it cannot be read that is no reason to doubt the index: each hit is compared with its record.
@@ -210,14 +208,20 @@ func (x *Index) bucketEnd(bucket uint64) int64 {
 //
 // While two full tails wait to be written it waits for one of them. ErrFailed, ErrClosed.
 func (x *Index) Dispatch(m *record.Meta) error {
+	_, err := x.Put(m)
+	return err
+}
+
+// Put is Dispatch, and says how many entries the record makes: one for each different key.
+func (x *Index) Put(m *record.Meta) (keys int, err error) {
 	if err := x.usable(); err != nil {
-		return err
+		return 0, err
 	}
 	if m.IsBlank() {
-		return nil
+		return 0, nil
 	}
-	var buf [8]uint64
-	hashes := keysOf(buf[:0], m)
+	known := m.Properties.Known()
+	hashes := x.hasher.Hashes(m, &known)
 	x.mu.Lock()
 	for n := len(x.mu.active.entries); n > 0 && n+len(hashes) > x.o.TailEntries; n = len(x.mu.active.entries) {
 		write := x.o.NoBackground || x.mu.sealed != nil
@@ -228,15 +232,18 @@ func (x *Index) Dispatch(m *record.Meta) error {
 		x.poke()
 		if write { // or wait for Run, which is at it
 			if err := x.flushSealed(); err != nil {
-				return err
+				return 0, err
 			}
 		}
 		x.mu.Lock()
 	}
 	x.addLocked(m, hashes)
 	x.mu.Unlock()
-	return nil
+	return len(hashes), nil
 }
+
+// Hashes appends the Hash of each entry that the record makes to dst, those that dst has already left out.
+func Hashes(dst []uint64, m *record.Meta) []uint64 { return keysOf(dst, m) }
 
 // keysOf appends the hashes of m's keys, each once.
 func keysOf(hashes []uint64, m *record.Meta) []uint64 {

@@ -105,3 +105,9 @@ func Holds(m *record.Meta, topic, key string) bool {
 	}
 	return false
 }
+
+// Keys is how many entries the record makes: one for each different key.
+func Keys(m *record.Meta) int {
+	var buf [8]uint64
+	return len(keysOf(buf[:0], m))
+}

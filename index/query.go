@@ -142,12 +142,12 @@ func (x *Index) search(s *snapshot, hash uint64, begin, end int64, verify func(p
 	if !s.some || s.below <= s.min {
 		return nil
 	}
-	it, err := x.db.NewIter(&pebble.IterOptions{UseL6Filters: true})
+	it, err := x.db.iterate(&pebble.IterOptions{UseL6Filters: true})
 	if err != nil {
 		return x.readError(err)
 	}
 	defer func() {
-		if cerr := it.Close(); err == nil && cerr != nil {
+		if cerr := it.close(); err == nil && cerr != nil {
 			err = x.readError(cerr)
 		}
 	}()
@@ -167,16 +167,16 @@ func (x *Index) search(s *snapshot, hash uint64, begin, end int64, verify func(p
 		start := int64(h.bucket) * x.o.BucketSize
 		from := min(s.below-1-start, x.o.BucketSize-1)
 		key := appendKey(buf[:0], h.bucket, hash, uint32(from))
-		for ok := it.SeekPrefixGE(key); ok; ok = it.Next() {
-			_, _, offset, ok := parseKey(it.Key())
+		for ok := it.seekPrefixGE(key); ok; ok = it.next() {
+			_, _, offset, ok := parseKey(it.key())
 			if !ok {
-				return damaged(fmt.Errorf("index key of %d bytes", len(it.Key())))
+				return damaged(fmt.Errorf("index key of %d bytes", len(it.key())))
 			}
 			at := start + int64(offset)
 			if at < s.min {
 				break
 			}
-			v, err := it.ValueAndErr()
+			v, err := it.value()
 			if err != nil {
 				return x.readError(err)
 			}
@@ -188,7 +188,7 @@ func (x *Index) search(s *snapshot, hash uint64, begin, end int64, verify func(p
 				return nil
 			}
 		}
-		if err := it.Error(); err != nil {
+		if err := it.error(); err != nil {
 			return x.readError(err)
 		}
 	}
@@ -229,23 +229,44 @@ func (x *Index) Entries() iter.Seq2[Entry, error] {
 	}
 }
 
+// EachEntry calls f with each entry, in the order of Entries, and ends at its first error, which it returns.
+func (x *Index) EachEntry(f func(Entry) error) error {
+	x.use.RLock()
+	defer x.use.RUnlock()
+	if x.closed.Load() {
+		return ErrClosed
+	}
+	var failed error
+	err := entries(x.db, x.o.BucketSize, func(e Entry) bool {
+		failed = f(e)
+		return failed == nil
+	})
+	switch {
+	case failed != nil:
+		return failed
+	case err != nil:
+		return x.readError(err)
+	}
+	return nil
+}
+
 func entries(db *database, bucketSize int64, yield func(Entry) bool) (err error) {
-	it, err := db.NewIter(nil)
+	it, err := db.iterate(nil)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if cerr := it.Close(); err == nil {
+		if cerr := it.close(); err == nil {
 			err = cerr
 		}
 	}()
 	var h head
-	for ok := it.First(); ok; ok = it.Next() {
-		v, err := it.ValueAndErr()
+	for ok := it.first(); ok; ok = it.next() {
+		v, err := it.value()
 		if err != nil {
 			return err
 		}
-		k := it.Key()
+		k := it.key()
 		if len(k) == posHash {
 			if h, _, ok = decodeHead(be.Uint64(k), v); !ok {
 				return damaged(fmt.Errorf("head of bucket %x", k))
@@ -261,23 +282,23 @@ func entries(db *database, bucketSize int64, yield func(Entry) bool) (err error)
 			return nil
 		}
 	}
-	return it.Error()
+	return it.error()
 }
 
 // readHeads reads the heads of all buckets, oldest first, and checks that they follow one another. bucketSize is 0 if there are none.
 func readHeads(db *database) (heads []head, bucketSize int64, err error) {
-	it, err := db.NewIter(nil)
+	it, err := db.iterate(nil)
 	if err != nil {
 		return nil, 0, classify(err)
 	}
 	defer func() {
-		if cerr := it.Close(); err == nil {
+		if cerr := it.close(); err == nil {
 			err = classify(cerr)
 		}
 	}()
-	for ok := it.First(); ok; {
-		k := bytes.Clone(it.Key())
-		v, err := it.ValueAndErr()
+	for ok := it.first(); ok; {
+		k := bytes.Clone(it.key())
+		v, err := it.value()
 		if err != nil {
 			return nil, 0, classify(err)
 		}
@@ -289,7 +310,7 @@ func readHeads(db *database) (heads []head, bucketSize int64, err error) {
 			return nil, 0, damaged(fmt.Errorf("head of bucket %x is of another format, or makes no sense", k))
 		}
 		heads, bucketSize = append(heads, h), size
-		ok = it.SeekGE(headKey(h.bucket + 1))
+		ok = it.seekGE(headKey(h.bucket + 1))
 	}
-	return heads, bucketSize, classify(it.Error())
+	return heads, bucketSize, classify(it.error())
 }
