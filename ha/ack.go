@@ -32,8 +32,13 @@ type ackTable struct {
 	}
 }
 
-// slaveAck is one connection. ack is -1 until the slave has reported.
-type slaveAck struct{ ack int64 }
+// slaveAck is one connection. ack is -1 until a report counts.
+type slaveAck struct {
+	ack  int64
+	said int64  // by a first report, which does not count yet; -1 = nothing
+	host string // of the peer; "" = not known
+	old  bool   // another connection of the host has begun to report since this one's last report: they may be one slave's
+}
 
 type ackWaiter struct {
 	phyOffset int64
@@ -52,8 +57,8 @@ func (t *ackTable) init(src Source, required int, limit int64) {
 	t.pool.New = func() any { return &ackWaiter{ch: make(chan error, 1)} }
 }
 
-func (t *ackTable) add() *slaveAck {
-	a := &slaveAck{ack: -1}
+func (t *ackTable) add(host string) *slaveAck {
+	a := &slaveAck{ack: -1, said: -1, host: host}
 	t.mu.Lock()
 	t.mu.acks = append(t.mu.acks, a)
 	pasts := t.confirmedLocked()
@@ -71,12 +76,16 @@ func (t *ackTable) remove(a *slaveAck) {
 }
 
 // set notes what a slave reported and serves those who waited for it, lowest offset first.
+//
+// A slave whose connection broke without a word comes back by another one, while what it acknowledged by the first stands here. So that it does not count twice, a first report silences
+// the other connections of its host until they report again, as a living one does with the next bytes that it gets, and every few seconds.
 func (t *ackTable) set(a *slaveAck, phyOffset int64) {
 	t.mu.Lock()
+	t.silenceLocked(a)
 	a.ack = phyOffset
 	t.mu.sorted = t.mu.sorted[:0]
 	for _, x := range t.mu.acks {
-		if x.ack >= 0 {
+		if x.ack >= 0 && !x.old {
 			t.mu.sorted = append(t.mu.sorted, x.ack)
 		}
 	}
@@ -96,10 +105,40 @@ func (t *ackTable) set(a *slaveAck, phyOffset int64) {
 	}
 	pasts := t.confirmedLocked()
 	t.mu.Unlock()
-	for _, w := range served {
+	closeAll(pasts)
+	for _, w := range served { // last, so that the puts are what the processor runs next
 		w.ch <- nil
 	}
+}
+
+// says notes a first report that acknowledges nothing: it makes the slave near, no more.
+func (t *ackTable) says(a *slaveAck, phyOffset int64) {
+	t.mu.Lock()
+	t.silenceLocked(a)
+	a.said = phyOffset
+	pasts := t.confirmedLocked()
+	t.mu.Unlock()
 	closeAll(pasts)
+}
+
+// silenceLocked is for each report of a, before it is noted.
+func (t *ackTable) silenceLocked(a *slaveAck) {
+	if a.end() < 0 && a.host != "" {
+		for _, x := range t.mu.acks {
+			x.old = x.old || x.host == a.host
+		}
+	}
+	a.old = false
+}
+
+// end is where the slave's log ends by its own words; -1 = it has said nothing.
+func (a *slaveAck) end() int64 { return max(a.ack, a.said) }
+
+// others reports whether a slave of host follows.
+func (t *ackTable) others(host string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.ContainsFunc(t.mu.acks, func(x *slaveAck) bool { return x.host == host && x.end() >= 0 })
 }
 
 func (t *ackTable) heldLocked(required int) int64 {
@@ -155,7 +194,7 @@ func (t *ackTable) wait(ctx context.Context, phyOffset int64) error {
 // near counts slaves that are less than the limit behind target. A connection that has not reported yet counts as one that holds nothing, or, if reported, not at all.
 func (t *ackTable) nearLocked(target int64, reported bool) (n int) {
 	for _, a := range t.mu.acks {
-		if target-max(a.ack, 0) < t.limit && (a.ack >= 0 || !reported) {
+		if target-max(a.end(), 0) < t.limit && (a.end() >= 0 || !reported) {
 			n++
 		}
 	}
@@ -179,7 +218,7 @@ func (t *ackTable) behind() int64 {
 	best := int64(0)
 	t.mu.Lock()
 	for _, a := range t.mu.acks {
-		best = max(best, a.ack)
+		best = max(best, a.end())
 	}
 	t.mu.Unlock()
 	return max(0, t.src.MaxPhyOffset()-best)

@@ -4,10 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/mqstore/mqstore/conformance/memnet"
 )
 
 // putStatus is what a store's handleHA answers (spec/ha-protocol.md 6.9) for a SYNC_MASTER.
@@ -55,8 +60,8 @@ func TestStatusesOfPutsAreTheSpecs(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				n := newNetwork()
-				n.latency = c.latency
+				n := memnet.New()
+				n.SetLatency(c.latency)
 				src := newMemLogAt(65536, 0, 10000, 3)
 				m := startMaster(t, n, "master:1", src, MasterOptions{SegmentSize: 65536, FallBehindMax: c.limit})
 				if c.slave {
@@ -66,7 +71,7 @@ func TestStatusesOfPutsAreTheSpecs(t *testing.T) {
 					synctest.Wait()
 					sameLog(t, src, target)
 					if c.hold {
-						n.mu.conns[0].hold(true)
+						n.Conns()[0].Hold(true)
 					}
 				}
 				for _, behind := range c.peers {
@@ -89,7 +94,7 @@ func TestStatusesOfPutsAreTheSpecs(t *testing.T) {
 // One slave's death changes nothing for puts that the other acknowledges, at that moment and after the housekeeping has noticed.
 func TestTwoSlavesOfWhichOneDies(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		n := newNetwork()
+		n := memnet.New()
 		src := newMemLog(65536)
 		m := startMaster(t, n, "master:1", src, MasterOptions{SegmentSize: 65536})
 		a, b := newMemLog(65536), newMemLog(65536)
@@ -106,8 +111,8 @@ func TestTwoSlavesOfWhichOneDies(t *testing.T) {
 		for range 3 {
 			put()
 		}
-		n.mu.conns[1].hold(true) // half-open: nothing of it arrives any more
-		n.mu.conns[1].other.hold(true)
+		n.Conns()[1].Hold(true) // half-open: nothing of it arrives any more
+		n.Conns()[1].Other().Hold(true)
 		for range 30 {
 			put()
 		}
@@ -123,8 +128,8 @@ func TestTwoSlavesOfWhichOneDies(t *testing.T) {
 func TestWaitersAreNotSerialised(t *testing.T) {
 	const latency, waiters, rounds = 10 * time.Millisecond, 64, 10
 	bubble(t, func(t *testing.T) {
-		n := newNetwork()
-		n.latency = latency
+		n := memnet.New()
+		n.SetLatency(latency)
 		src := newMemLog(1 << 20)
 		m := startMaster(t, n, "master:1", src, MasterOptions{SegmentSize: 1 << 20})
 		startSlave(t, n, newMemLog(1<<20), SlaveOptions{})
@@ -149,7 +154,7 @@ func TestWaitersAreNotSerialised(t *testing.T) {
 
 func TestAStuckWaiterDelaysNoOther(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		n := newNetwork()
+		n := memnet.New()
 		src := newMemLogAt(65536, 0, 1000, 1)
 		m := startMaster(t, n, "master:1", src, MasterOptions{SegmentSize: 65536})
 		conn := rawDial(t, n)
@@ -197,7 +202,7 @@ func TestWaitersAreServedInAckOrderAndCloseWakesTheRest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := m.acks.add()
+		a := m.acks.add("")
 		served := make(chan int64, 1024)
 		closed := make(chan error, 1024)
 		for i := range 1024 {
@@ -244,9 +249,49 @@ func TestWaitAckedOfAnAcknowledgedOffsetDoesNotAllocate(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	m.acks.set(m.acks.add(), 5000)
+	m.acks.set(m.acks.add(""), 5000)
 	if n := testing.AllocsPerRun(100, func() { m.WaitAcked(t.Context(), 5000) }); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// Who shows messages to consumers is woken before the puts that waited for the same acknowledgement: a put that is answered has nothing of that before it, on a processor that runs first what was woken last.
+func TestAPutIsAnsweredAfterItsMessagesWereConfirmed(t *testing.T) {
+	src := newMemLogAt(65536, 0, 5000, 1)
+	m, err := NewMaster(src, MasterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	a := m.acks.add("")
+	m.acks.set(a, 1)
+	var confirmed []<-chan struct{} // so many that closing them takes longer than waking somebody
+	for past := range int64(2000) {
+		confirmed = append(confirmed, m.ConfirmedPast(1, 1+past))
+	}
+	early := make(chan int, 1)
+	go func() {
+		if err := m.WaitAcked(context.Background(), 5000); err != nil {
+			t.Error(err)
+		}
+		n := 0
+		for _, ch := range confirmed {
+			select {
+			case <-ch:
+			default:
+				n++
+			}
+		}
+		early <- n
+	}()
+	for waiting := false; !waiting; runtime.Gosched() {
+		m.acks.mu.Lock()
+		waiting = len(m.acks.mu.waits) > 0
+		m.acks.mu.Unlock()
+	}
+	m.acks.set(a, 5000)
+	if n := <-early; n != 0 {
+		t.Errorf("%d of %d were still to be woken when the put was answered", n, len(confirmed))
 	}
 }
 
@@ -275,7 +320,7 @@ func TestConfirmPhyOffsetIsWhatPutsWaitFor(t *testing.T) {
 			}
 		}
 		want(5000, 5000)
-		a := m.acks.add()
+		a := m.acks.add("")
 		want(5000, 5000) // it has not reported
 		m.acks.set(a, 4000)
 		want(5000, 5000) // it is 1000 behind
@@ -289,7 +334,7 @@ func TestConfirmPhyOffsetIsWhatPutsWaitFor(t *testing.T) {
 		if open(first) || !open(second) {
 			t.Error("4800 confirms what is past 4500, not past 4900")
 		}
-		b := m.acks.add()
+		b := m.acks.add("")
 		m.acks.set(b, 4700)
 		want(4800, 4700)
 		m.acks.remove(a)
@@ -307,7 +352,7 @@ func TestConfirmPhyOffsetIsWhatPutsWaitFor(t *testing.T) {
 		if open(grown) {
 			t.Error("the log has grown")
 		}
-		m.acks.set(m.acks.add(), 5000)
+		m.acks.set(m.acks.add(""), 5000)
 		far := m.ConfirmedPast(1, 5000)
 		src.append(make([]byte, 2000)) // the slave is too far behind now
 		if m.SlaveOK(src.MaxPhyOffset()) || open(far) {
@@ -326,7 +371,7 @@ func TestSilentConnectionsHideNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	a := m.acks.add()
+	a := m.acks.add("")
 	if got := m.ConfirmPhyOffset(1); got != 5000 || !m.SlaveOK(5000) {
 		t.Errorf("confirmed up to %d, a put waits: %v", got, m.SlaveOK(5000))
 	}
@@ -339,7 +384,7 @@ func TestSilentConnectionsHideNothing(t *testing.T) {
 func TestRequiredAcksCountSlaves(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		src := newMemLog(65536)
-		n := newNetwork()
+		n := memnet.New()
 		m := startMaster(t, n, "master:1", src, MasterOptions{SegmentSize: 65536, RequiredAcks: 2})
 		startSlave(t, n, newMemLog(65536), SlaveOptions{})
 		synctest.Wait()
@@ -358,6 +403,99 @@ func TestRequiredAcksCountSlaves(t *testing.T) {
 		synctest.Wait()
 		if status, _ := putStatus(m, src.append(make([]byte, 10)), true); status != "SLAVE_NOT_AVAILABLE" {
 			t.Error(status)
+		}
+	})
+}
+
+// A slave that comes back while its dead connection still stands counts once: what it acknowledged on that says nothing of a second slave.
+func TestASlaveThatConnectsAnewCountsOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		src := newMemLogAt(65536, 0, 1000, 1)
+		n := memnet.New()
+		m := startMaster(t, n, "master:1", src, MasterOptions{SegmentSize: 65536, RequiredAcks: 2})
+		dial := func(from string) net.Conn {
+			c, err := n.Dialer(from)(t.Context(), "tcp", "master:1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { c.Close() })
+			go io.Copy(io.Discard, c)
+			return c
+		}
+		says := func(c net.Conn, phyOffset int64, acked, not int64) {
+			t.Helper()
+			write(t, c, report(phyOffset))
+			synctest.Wait()
+			if !m.Acked(acked) || m.Acked(not) {
+				t.Errorf("after a report of %d: acked up to %d: %v, up to %d: %v", phyOffset, acked, m.Acked(acked), not, m.Acked(not))
+			}
+		}
+		dead, other := dial("one:1"), dial("two:1")
+		says(dead, 1000, 0, 1)
+		says(other, 600, 0, 1) // it has not shown yet that it follows
+		says(other, 610, 610, 611)
+		again := dial("one:1") // its machine was switched off and on
+		says(again, 1000, 610, 611)
+		says(other, 700, 700, 701)
+		says(other, 1000, 1000, 1001)
+
+		// Two slaves on one host: the one that stays is counted again as soon as it reports.
+		src.append(make([]byte, 1000))
+		third := dial("two:2")
+		synctest.Wait()
+		says(other, 1500, 1000, 1001)
+		says(third, 2000, 1000, 1001) // perhaps it is what other was
+		says(other, 1600, 1600, 1601)
+		says(again, 1900, 1900, 1901)
+	})
+}
+
+// TestAFirstReportCountsOnceItsSlaveHasFollowed: on the classic protocol a slave whose log is not the master's is found out by the first bytes that follow, so what it says before it has taken some acknowledges nothing. It is
+// near all the while, and when there is nothing to send its word must do, as must that of a slave on the extended protocol, whose bytes were compared.
+func TestAFirstReportCountsOnceItsSlaveHasFollowed(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		reports []int64
+		acked   []int64
+	}{
+		{"one that follows", []int64{600, 601}, []int64{0, 601}},
+		{"one that takes nothing", []int64{600, 600, 600}, []int64{0, 0, 0}},
+		{"one that takes its time", []int64{600, 600, 900}, []int64{0, 0, 900}},
+		{"one that goes back", []int64{600, 599, 600, 1000}, []int64{0, 0, 0, 1000}},
+		{"one that has all", []int64{1000}, []int64{1000}},
+		{"an empty one", []int64{0, 5}, []int64{0, 5}},
+	} {
+		bubble(t, func(t *testing.T) {
+			n := memnet.New()
+			m := startMaster(t, n, "master:1", newMemLogAt(65536, 0, 1000, 1), MasterOptions{SegmentSize: 65536, FallBehindMax: 700})
+			conn := rawDial(t, n)
+			go io.Copy(io.Discard, conn)
+			for i, v := range c.reports {
+				write(t, conn, report(v))
+				synctest.Wait()
+				if m.MaxAck() != c.acked[i] || !m.Acked(c.acked[i]) || m.Acked(c.acked[i]+1) {
+					t.Errorf("%s: after its report of %d acked is %d", c.name, v, m.MaxAck())
+				}
+				if near := m.SlaveOK(1000); near != (v >= 599) || m.SlaveFallBehind() != 1000-max(c.reports[0], v) {
+					t.Errorf("%s: after its report of %d near %v, behind %d", c.name, v, near, m.SlaveFallBehind())
+				}
+				if st := m.Stats().Connections; len(st) != 1 || !st[0].Reported {
+					t.Errorf("%s: %+v", c.name, st)
+				}
+			}
+			conn.Close()
+		})
+	}
+	bubble(t, func(t *testing.T) { // one that is held up before it takes a byte
+		n := memnet.New()
+		mo, so := extendedPair(t)
+		m := startMaster(t, n, "master:1", newMemLogAt(65536, 0, 1000, 1), MasterOptions{SegmentSize: 65536, Extended: mo})
+		target := newMemLogAt(65536, 0, 600, 1)
+		target.fail(errors.New("no room"))
+		startSlave(t, n, target, SlaveOptions{Extended: so})
+		synctest.Wait()
+		if m.MaxAck() != 600 {
+			t.Errorf("acked up to %d", m.MaxAck())
 		}
 	})
 }

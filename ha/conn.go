@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,7 @@ type conn struct {
 	nc       net.Conn // what is read and written: raw, or TLS over it
 	raw      net.Conn
 	peer     string
+	host     string // of the peer, "" if that is not known
 	extended bool
 	born     time.Time
 
@@ -29,6 +31,7 @@ type conn struct {
 	greeted struct{ from, slaveEnd int64 } // by the extended handshake
 
 	reported atomic.Bool
+	unproved bool      // the first report does not count before the slave has taken bytes that follow; of the reading goroutine
 	entry    *slaveAck // in the ack table
 	wire     sender
 	reports  reportReader
@@ -51,7 +54,7 @@ type reportReader interface {
 }
 
 func newConn(m *Master, nc net.Conn, extended bool) *conn {
-	return &conn{m: m, nc: nc, raw: nc, peer: peerOf(nc), extended: extended, born: time.Now(), start: make(chan int64, 1), done: make(chan struct{})}
+	return &conn{m: m, nc: nc, raw: nc, peer: peerOf(nc), host: hostOf(nc), extended: extended, born: time.Now(), start: make(chan int64, 1), done: make(chan struct{})}
 }
 
 func peerOf(nc net.Conn) string {
@@ -59,6 +62,15 @@ func peerOf(nc net.Conn) string {
 		return a.String()
 	}
 	return "unknown peer"
+}
+
+// hostOf is the peer's address without its port; "" = there is none.
+func hostOf(nc net.Conn) string {
+	host, _, err := net.SplitHostPort(peerOf(nc))
+	if err != nil {
+		return ""
+	}
+	return host
 }
 
 // close ends the connection for the reason err, the first time.
@@ -89,7 +101,7 @@ func (c *conn) run() {
 		c.ended(false)
 		return
 	}
-	c.entry = c.m.acks.add()
+	c.entry = c.m.acks.add(c.host)
 	c.m.o.Events.Connected(c.peer)
 	if c.extended {
 		c.begin(c.greeted.from, c.greeted.slaveEnd)
@@ -167,6 +179,10 @@ func (c *conn) report(phyOffset int64) error {
 			err.Max = sent
 			return err
 		}
+		if c.unproved && phyOffset <= c.ack.Load() {
+			return nil
+		}
+		c.unproved = false
 		c.hold(phyOffset)
 		return nil
 	}
@@ -185,7 +201,14 @@ func (c *conn) begin(from, phyOffset int64) {
 	if f := c.m.o.RecordStart; f != nil && from > 0 && from < c.m.src.MaxPhyOffset() && !f(from) {
 		c.m.o.Events.Warning(c.peer, fmt.Errorf("%w, at physical offset %d: a frame was cut there, or its log is not ours", ErrMidRecord, from))
 	}
-	c.hold(phyOffset)
+	if !c.extended && phyOffset < c.m.src.MaxPhyOffset() {
+		// Is its log ours below? What it does with the bytes that follow there is all that this protocol tells.
+		c.unproved = true
+		c.ack.Store(phyOffset)
+		c.m.acks.says(c.entry, phyOffset)
+	} else {
+		c.hold(phyOffset)
+	}
 	c.start <- from
 }
 
@@ -197,8 +220,14 @@ func (c *conn) hold(phyOffset int64) {
 // first is the rule of spec/ha-protocol.md 6.4 for where to begin, with a check.
 func (c *conn) first(phyOffset int64) (from int64, err error) {
 	end := c.m.src.MaxPhyOffset()
+	if from, ok := c.m.strays.known(c.host, phyOffset); ok && !c.extended {
+		return 0, c.impossible(ErrDiverged, from)
+	}
 	switch {
 	case phyOffset > end:
+		if c.host != "" && !c.m.acks.others(c.host) {
+			c.m.strays.note(c.host, phyOffset, end)
+		}
 		return 0, c.impossible(ErrSlaveAhead, phyOffset)
 	case phyOffset == 0:
 		return end - end%c.m.o.SegmentSize, nil
@@ -244,6 +273,7 @@ func (c *conn) write() error {
 		case <-c.done:
 			return c.reason()
 		case <-c.m.src.Grown(next):
+			runtime.Gosched() // whoever else is about to put does so first: one frame for all, one report for all, and the processor time of few
 		case <-timer.C:
 		}
 	}

@@ -16,6 +16,7 @@ var (
 	ErrEOF                = errors.New("ha: the peer closed the connection")
 	ErrTooManyConnections = errors.New("ha: too many connections")
 	ErrOpenToWorld        = errors.New("ha: listening without authentication on an address that is not loopback")
+	ErrQueuesUnknown      = errors.New("ha: it is not known where queues go on of which no message is left: as a master this slave would number them from 0, until each had a message, or it is seeded with a copy of the master's consumequeue directory")
 	ErrMidRecord          = errors.New("ha: the slave's log ends inside a record")
 
 	// Reasons of a PositionError.
@@ -45,11 +46,11 @@ func (e *PositionError) Error() string {
 	s := fmt.Sprintf("slave at physical offset %d, master holds [%d, %d): %v", e.PhyOffset, e.Min, e.Max, e.Reason)
 	switch {
 	case errors.Is(e.Reason, ErrSlaveAhead):
-		return s + fmt.Sprintf("; if the master is right, what the slave has from %d on is not its: ", e.Max) + wayOut
+		return s + fmt.Sprintf("; if the master is right, what the slave has from %d on is not its: stop the slave, cut that (mqstore truncate --to %[1]d, which keeps it in quarantine/), and start it; or ", e.Max) + wayOut
 	case errors.Is(e.Reason, ErrDeletedOnMaster):
 		return s + "; " + wayOut
 	case errors.Is(e.Reason, ErrDiverged):
-		return s + fmt.Sprintf("; if the master is right, the slave's log is wrong from %d on, or before that: ", e.PhyOffset) + wayOut
+		return s + fmt.Sprintf("; if the master is right, the slave's log is wrong from %d on, or before that (mqstore diff finds where): stop the slave, cut it there (mqstore truncate --to %[1]d, which keeps what it cuts in quarantine/), and start it; or ", e.PhyOffset) + wayOut
 	}
 	return s
 }

@@ -10,12 +10,14 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"sync/atomic"
 	"time"
 )
 
 // The handshake of the extended protocol: a slave's hello, a master's welcome, inside mutual TLS 1.3. Both have the same first 108 bytes and the checksum (CRC-32C) last:
 //
-//	  0  4 magic "MQHA"     4 2 version     6 2 length of all    8 4 status (hello: 0)    12 4 flags (1: zstd; hello: 2: resync from the last segment)
+//	  0  4 magic "MQHA"     4 2 version     6 2 length of all    8 4 status (hello: 0)    12 4 flags (1: zstd; hello: 2: resync from the last segment;
+//	                                                                                              from version 2 on 4: hello: queues wanted; welcome: queues follow, extqueues.go)
 //	 16 16 store identity, zero = not known
 //	 32  8 hello: log end of the slave; welcome: where the master begins to send
 //	 40  8 hello: where the slave's last record begins; welcome: the master's first byte
@@ -25,10 +27,10 @@ import (
 //	 76 32 proof: HMAC-SHA256 with the token as key of the side's name and 32 bytes of TLS exporter
 //	108  4 checksum of what is before it
 //
-// A later version makes it longer: the length covers what follows, the checksum stays last. In a welcome that refuses, the offsets say what the master holds.
+// A later version may make it longer: the length covers what follows, the checksum stays last. The master answers with the lower of both versions. In a welcome that refuses, the offsets say what the master holds.
 const (
 	helloMagic   = 0x4d514841
-	helloVersion = 1
+	helloVersion = 2
 
 	posHelloMagic    = 0
 	posHelloVersion  = 4
@@ -48,9 +50,22 @@ const (
 
 	helloZstd        = 1
 	helloLastSegment = 2
+	helloQueues      = 4
 
 	exporterLabel = "EXPORTER-mqstore-ha"
 )
+
+// identity is a store's, which can come to be known while it runs.
+type identity struct{ p atomic.Pointer[[16]byte] }
+
+func (i *identity) set(id [16]byte) { i.p.Store(&id) }
+
+func (i *identity) get() (id [16]byte) {
+	if p := i.p.Load(); p != nil {
+		id = *p
+	}
+	return id
+}
 
 // status is a welcome's answer.
 type status uint32
@@ -122,7 +137,7 @@ func readHello(r io.Reader) (h hello, err error) {
 	}
 	h.version = binary.BigEndian.Uint16(b[posHelloVersion:])
 	length := int(binary.BigEndian.Uint16(b[posHelloLength:]))
-	if length < helloSize || length > maxHelloSize || h.version == helloVersion && length != helloSize || h.version == 0 {
+	if length < helloSize || length > maxHelloSize || h.version <= helloVersion && length != helloSize || h.version == 0 {
 		return h, fmt.Errorf("%w: greeting of version %d with %d bytes", ErrMalformed, h.version, length)
 	}
 	b = b[:length]
@@ -132,7 +147,7 @@ func readHello(r io.Reader) (h hello, err error) {
 	if crc32.Checksum(b[:length-4], castagnoli) != binary.BigEndian.Uint32(b[length-4:]) {
 		return h, fmt.Errorf("%w: greeting: %w", ErrMalformed, ErrChecksum)
 	}
-	if h.version == helloVersion && !allZero(b[posHelloReserved:posHelloProof]) {
+	if h.version <= helloVersion && !allZero(b[posHelloReserved:posHelloProof]) {
 		return h, fmt.Errorf("%w: greeting with reserved bytes that are not zero", ErrMalformed)
 	}
 	h.status = status(binary.BigEndian.Uint32(b[posHelloStatus:]))
@@ -142,6 +157,14 @@ func readHello(r io.Reader) (h hello, err error) {
 	h.maxFrame = int32(binary.BigEndian.Uint32(b[posHelloMaxFrame:]))
 	copy(h.proof[:], b[posHelloProof:])
 	return h, nil
+}
+
+// helloFlags are those that a version knows.
+func helloFlags(version uint16) uint32 {
+	if version < 2 {
+		return helloZstd | helloLastSegment
+	}
+	return helloZstd | helloLastSegment | helloQueues
 }
 
 func (h *hello) tail() (phyOffset int64, size int64, crc uint32) {
@@ -185,15 +208,19 @@ func (c *conn) greetExtended() error {
 	if err != nil {
 		return err
 	}
-	out := hello{version: helloVersion}
+	out := hello{version: min(in.version, helloVersion)}
 	if !hmac.Equal(in.proof[:], theirs[:]) { // constant time
 		out.status = statusToken
 		nc.Write(out.encode()) // whoever does not know the token learns nothing else
 		return ErrToken
 	}
-	out.proof, out.storeID = mine, e.StoreID
+	out.proof, out.storeID = mine, c.m.storeID.get()
 	out.b, out.c = max(0, c.m.src.MinPhyOffset()), c.m.src.MaxPhyOffset()
+	var queues []byte
 	from, err := c.welcome(&in)
+	if err == nil {
+		queues, err = c.queues(&in, from)
+	}
 	if err != nil {
 		out.status = statusOf(err)
 		var p *PositionError
@@ -208,7 +235,13 @@ func (c *conn) greetExtended() error {
 	if compress {
 		out.flags = helloZstd
 	}
-	if _, err := nc.Write(out.encode()); err != nil {
+	if queues != nil {
+		out.flags |= helloQueues
+		if err := nc.SetDeadline(time.Now().Add(c.m.o.WriteTimeout)); err != nil {
+			return err
+		}
+	}
+	if _, err := nc.Write(append(out.encode(), queues...)); err != nil {
 		return fmt.Errorf("greet the slave: %w", err)
 	}
 	c.nc = nc
@@ -220,15 +253,15 @@ func (c *conn) greetExtended() error {
 
 // welcome decides whether and from where a slave is served.
 func (c *conn) welcome(in *hello) (from int64, err error) {
-	e := c.m.o.Extended
+	storeID := c.m.storeID.get()
 	tail, size, crc := in.tail()
 	switch {
-	case in.status != statusOK || in.maxFrame < 1 || in.flags&^(helloZstd|helloLastSegment) != 0 && in.version == helloVersion:
+	case in.status != statusOK || in.maxFrame < 1 || in.flags&^helloFlags(in.version) != 0 && in.version <= helloVersion:
 		return 0, fmt.Errorf("%w: greeting with status %d, flags %#x, frames of %d", ErrMalformed, in.status, in.flags, in.maxFrame)
 	case in.a < 0 || tail < 0 || size < 0 || size > MaxTailSize || size > in.a-tail && size > 0:
 		return 0, fmt.Errorf("%w: greeting with log end %d, last record at %d, of which %d bytes", ErrMalformed, in.a, tail, size)
-	case in.storeID != e.StoreID && in.storeID != [16]byte{} && e.StoreID != [16]byte{}:
-		return 0, fmt.Errorf("%w: the slave's is %x, the master's %x", ErrStoreID, in.storeID, e.StoreID)
+	case in.storeID != storeID && in.storeID != [16]byte{} && storeID != [16]byte{}:
+		return 0, fmt.Errorf("%w: the slave's is %x, the master's %x", ErrStoreID, in.storeID, storeID)
 	case in.a == 0 && in.flags&helloLastSegment == 0:
 		return max(0, c.m.src.MinPhyOffset()), nil
 	}
@@ -274,12 +307,15 @@ func (s *Slave) greetExtended(ctx context.Context, nc *tls.Conn) (welcome hello,
 	if err := nc.SetDeadline(time.Now().Add(e.Handshake)); err != nil {
 		return hello{}, err
 	}
-	out := hello{version: helloVersion, storeID: e.StoreID, a: s.target.MaxPhyOffset(), maxFrame: int32(s.o.MaxFrame)}
+	out := hello{version: helloVersion, storeID: s.storeID.get(), a: s.target.MaxPhyOffset(), maxFrame: int32(s.o.MaxFrame)}
 	if e.Compress {
 		out.flags |= helloZstd
 	}
 	if e.ResyncFrom == LastSegment {
 		out.flags |= helloLastSegment
+	}
+	if s.o.Queues != nil && s.o.Queues.Wanted() {
+		out.flags |= helloQueues
 	}
 	if out.a > 0 {
 		tail, size, crc := s.target.Tail()
@@ -310,7 +346,6 @@ func (s *Slave) greetExtended(ctx context.Context, nc *tls.Conn) (welcome hello,
 
 // accept checks a master's welcome.
 func (s *Slave) accept(out, in *hello) error {
-	e := s.o.Extended
 	switch reason := statusReasons[in.status]; in.status {
 	case statusOK:
 	case statusAhead, statusDeleted, statusDiverged:
@@ -322,12 +357,14 @@ func (s *Slave) accept(out, in *hello) error {
 		return fmt.Errorf("the master refuses: %w", reason)
 	}
 	switch {
-	case in.version != helloVersion:
+	case in.version < 1 || in.version > helloVersion:
 		return fmt.Errorf("%w: the master answers with version %d", ErrVersion, in.version)
-	case in.storeID != e.StoreID && in.storeID != [16]byte{} && e.StoreID != [16]byte{}:
-		return fmt.Errorf("%w: the slave's is %x, the master's %x", ErrStoreID, e.StoreID, in.storeID)
+	case in.storeID != out.storeID && in.storeID != [16]byte{} && out.storeID != [16]byte{}:
+		return fmt.Errorf("%w: the slave's is %x, the master's %x", ErrStoreID, out.storeID, in.storeID)
 	case in.flags&^out.flags&helloZstd != 0:
 		return fmt.Errorf("%w: the master compresses, which was not offered", ErrMalformed)
+	case in.flags&^out.flags&helloQueues != 0 || in.flags&helloQueues != 0 && in.version < 2:
+		return fmt.Errorf("%w: the master tells of queues, which was not asked for", ErrMalformed)
 	case out.a != 0 && in.a != out.a:
 		return &OffsetMismatchError{Want: out.a, Got: in.a}
 	}

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/mqstore/mqstore/conformance/memnet"
 )
 
 type keys struct {
@@ -87,7 +89,7 @@ func TestExtendedPairReplicates(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				n := newNetwork()
+				n := memnet.New()
 				mo, so := extendedPair(t)
 				so.Compress, so.ResyncFrom = c.compress, c.from
 				mo.StoreID = [16]byte{7}
@@ -125,7 +127,7 @@ func TestExtendedPairReplicates(t *testing.T) {
 func TestFramesOfEverySizeArrive(t *testing.T) {
 	for _, maxFrame := range []int{1, 100, 1000, 1024, 70000, 300000, 1<<20 + 1, 4 << 20} {
 		bubble(t, func(t *testing.T) {
-			n := newNetwork()
+			n := memnet.New()
 			mo, so := extendedPair(t)
 			src, target := newMemLog(8<<20), newMemLog(8<<20)
 			src.append(bytes.Repeat([]byte("abcdefghij"), min(maxFrame*30, 3<<20)/10))
@@ -142,7 +144,7 @@ func TestCompressionSavesBytes(t *testing.T) {
 	var plain, packed int64
 	for _, compress := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
-			n := newNetwork()
+			n := memnet.New()
 			mo, so := extendedPair(t)
 			so.Compress = compress
 			src, target := newMemLog(1<<20), newMemLog(1<<20)
@@ -151,9 +153,7 @@ func TestCompressionSavesBytes(t *testing.T) {
 			startSlave(t, n, target, SlaveOptions{Extended: so})
 			time.Sleep(time.Second)
 			sameLog(t, src, target)
-			n.mu.conns[0].in.mu.Lock()
-			plain, packed = packed, n.mu.conns[0].in.passed
-			n.mu.conns[0].in.mu.Unlock()
+			plain, packed = packed, n.Conns()[0].Other().Sent()
 		})
 	}
 	if packed > plain/20 {
@@ -170,9 +170,9 @@ func TestDivergenceIsFoundInTheHandshake(t *testing.T) {
 		reason error
 		hint   string
 	}{
-		{"ahead", func() *memLog { return newMemLogAt(1000, 0, 5001, 1) }, ErrSlaveAhead, "what the slave has from 5000 on is not its: stop the slave, move its directory aside"},
+		{"ahead", func() *memLog { return newMemLogAt(1000, 0, 5001, 1) }, ErrSlaveAhead, "what the slave has from 5000 on is not its: stop the slave, cut that (mqstore truncate --to 5000"},
 		{"deleted on the master", func() *memLog { return newMemLogAt(1000, 0, 1500, 1) }, ErrDeletedOnMaster, "move its directory aside"},
-		{"other bytes", func() *memLog { return newMemLogAt(1000, 0, 4000, 2) }, ErrDiverged, "wrong from 3900 on, or before that: stop the slave"},
+		{"other bytes", func() *memLog { return newMemLogAt(1000, 0, 4000, 2) }, ErrDiverged, "wrong from 3900 on, or before that (mqstore diff finds where): stop the slave, cut it there (mqstore truncate --to 3900"},
 		{"same end, other bytes", func() *memLog { return newMemLogAt(1000, 0, 5000, 2) }, ErrDiverged, "move its directory aside"},
 		{"a beginning", func() *memLog { return shorter }, nil, ""},
 		{"the same", func() *memLog { return newMemLogAt(1000, 0, 5000, 1) }, nil, ""},
@@ -181,7 +181,7 @@ func TestDivergenceIsFoundInTheHandshake(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				n := newNetwork()
+				n := memnet.New()
 				mo, so := extendedPair(t)
 				src := newMemLogAt(1000, 0, 5000, 1)
 				src.expire(2000)
@@ -206,8 +206,8 @@ func TestDivergenceIsFoundInTheHandshake(t *testing.T) {
 				if !ev.has(c.reason) || !sev.has(c.reason) || sev.count("refused") != 1 {
 					t.Errorf("events of the master:\n%s\nof the slave:\n%s", ev, sev)
 				}
-				if !bytes.Equal(before, after) || n.dialled() > 30 {
-					t.Errorf("the slave's log changed, or %d attempts in a minute", n.dialled())
+				if !bytes.Equal(before, after) || n.Dials() > 30 {
+					t.Errorf("the slave's log changed, or %d attempts in a minute", n.Dials())
 				}
 			})
 		})
@@ -229,7 +229,7 @@ func TestExtendedRefusesStrangers(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				n := newNetwork()
+				n := memnet.New()
 				mo, so := extendedPair(t)
 				c.change(mo, so)
 				ev, sev := &recorded{}, &recorded{}
@@ -293,6 +293,7 @@ func TestBadGreetingsAreRefused(t *testing.T) {
 	}{
 		{"status", func(h *hello) { h.status = statusAhead }},
 		{"unknown flag", func(h *hello) { h.flags = 1 << 20 }},
+		{"a flag of version 2 in version 1", func(h *hello) { h.version, h.flags = 1, helloQueues }},
 		{"frames of 0", func(h *hello) { h.maxFrame = 0 }},
 		{"negative frames", func(h *hello) { h.maxFrame = -5 }},
 		{"negative log end", func(h *hello) { h.a = -1 }},
@@ -321,7 +322,7 @@ func TestBadGreetingsAreRefused(t *testing.T) {
 
 // A greeting of a later version is understood as far as this one goes, and answered with this version.
 func TestLaterVersionsOfTheGreetingAreUnderstood(t *testing.T) {
-	h := hello{version: 2, a: 77, maxFrame: 5, flags: 1 << 9}
+	h := hello{version: helloVersion + 1, a: 77, maxFrame: 5, flags: 1 << 9}
 	b := h.encode()
 	b = append(b[:len(b)-4], make([]byte, 20)...) // sixteen more bytes
 	b[posHelloLength+1] += 16
@@ -330,9 +331,12 @@ func TestLaterVersionsOfTheGreetingAreUnderstood(t *testing.T) {
 	if err != nil || got != h {
 		t.Errorf("%+v, %v", got, err)
 	}
-	h.version = 1
-	if _, err := readHello(bytes.NewReader(seal(append(h.encode()[:helloSize-4], make([]byte, 20)...)))); err == nil {
-		t.Error("version 1 has one length")
+	for h.version = 1; h.version <= helloVersion; h.version++ {
+		b := append(h.encode()[:helloSize-4], make([]byte, 20)...)
+		b[posHelloLength+1] += 16
+		if _, err := readHello(bytes.NewReader(seal(b))); !errors.Is(err, ErrMalformed) {
+			t.Errorf("version %d has one length: %v", h.version, err)
+		}
 	}
 }
 
@@ -365,7 +369,7 @@ func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newNetwork().listen("x:1")
+	l := memnet.New().Listen("x:1")
 	if err := m.ServeExtended(l); err == nil {
 		t.Error("an extended listener without Extended")
 	}
@@ -378,11 +382,11 @@ func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 // What has not proved anything may not cost much, nor for long.
 func TestUnauthenticatedPeersOfTheExtendedPortAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		n := newNetwork()
+		n := memnet.New()
 		mo, so := extendedPair(t)
 		src := newMemLogAt(1000, 0, 500, 1)
 		m := startMaster(t, n, "master:1", src, MasterOptions{SegmentSize: 1000, Extended: mo, MaxConnections: 20})
-		peers := make([]*memConn, 50)
+		peers := make([]*memnet.Conn, 50)
 		for i := range peers {
 			peers[i] = rawDial(t, n)
 			peers[i].Write(randomBytes(uint64(i), i*100))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mqstore/mqstore/conformance/golden"
+	"github.com/mqstore/mqstore/conformance/memnet"
 )
 
 // goldenBytes is the part of the golden master's log that the capture saw: from its second segment on.
@@ -82,10 +83,10 @@ func TestMasterDrivenByTheCaptureSendsTheSameFrames(t *testing.T) {
 			synctest.Wait()
 		}
 		grow(88488)
-		n := newNetwork()
+		n := memnet.New()
 		m := startMaster(t, n, "master:1", src, MasterOptions{SegmentSize: 65536})
 
-		conns := map[int]*memConn{}
+		conns := map[int]*memnet.Conn{}
 		sent := map[int]bool{}
 		got := map[int]*strings.Builder{}
 		type arrived struct {
@@ -172,10 +173,10 @@ func TestSlaveDrivenByTheCaptureReportsTheSame(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		t0 := time.Now()
 		slave := newMemLog(65536)
-		n := newNetwork()
-		l := n.listen("master:1")
+		n := memnet.New()
+		l := n.Listen("master:1")
 		defer l.Close()
-		var conn *memConn
+		var conn *memnet.Conn
 		reports := map[int][]int64{}
 		var firsts []time.Duration
 		var s *Slave
@@ -193,8 +194,8 @@ func TestSlaveDrivenByTheCaptureReportsTheSame(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				conn = accepted.(*memConn)
-				go func(conn *memConn) {
+				conn = accepted.(*memnet.Conn)
+				go func(conn *memnet.Conn) {
 					buf := make([]byte, 64)
 					var r classicReports
 					for {
@@ -282,14 +283,14 @@ func TestEveryProbeOfTheOriginalMaster(t *testing.T) {
 	events := golden.LoadProbes(t)
 	bubble(t, func(t *testing.T) {
 		src := newMemLogAt(65536, 0, 104537, 1)
-		n := newNetwork()
+		n := memnet.New()
 		ev := &recorded{}
 		m := startMaster(t, n, "master:1", src, MasterOptions{SegmentSize: 65536, RecordStart: func(off int64) bool { return off != 100 }, Events: ev.events.events()})
 		end := src.MaxPhyOffset()
 		seen := 0
 		for _, e := range events {
 			var got string
-			var conn *memConn
+			var conn *memnet.Conn
 			say := func(d time.Duration, parts ...[]byte) {
 				conn = rawDial(t, n)
 				for _, p := range parts {
@@ -388,18 +389,18 @@ func TestEveryProbeOfTheOriginalSlave(t *testing.T) {
 	timeline := golden.LoadProbes(t)
 	bubble(t, func(t *testing.T) {
 		slave := newMemLog(65536)
-		n := newNetwork()
-		l := n.listen("master:1")
+		n := memnet.New()
+		l := n.Listen("master:1")
 		defer l.Close()
 		ev := &recorded{}
 		s, _ := startSlave(t, n, slave, SlaveOptions{Jitter: func() float64 { return 0 }, Events: ev.events.events()})
-		var conn *memConn
+		var conn *memnet.Conn
 		accept := func() {
 			c, err := l.Accept()
 			if err != nil {
 				t.Fatal(err)
 			}
-			conn = c.(*memConn)
+			conn = c.(*memnet.Conn)
 			t.Cleanup(func() { c.Close() })
 		}
 		accept()

@@ -19,9 +19,24 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/mqstore/mqstore/conformance/memnet"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+const envSlave = "MQSTORE_BENCH_SLAVE_OF" // a master's address: this process is a benchmark's slave
+
+var benchSlave func(address string) error // where there are benchmarks
+
+func TestMain(m *testing.M) {
+	if address := os.Getenv(envSlave); address != "" {
+		if err := benchSlave(address); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // memLog is a log in memory: a Source and a Target. An empty log has min = max = 0.
 type memLog struct {
@@ -216,355 +231,6 @@ func sameLog(t *testing.T, master, slave *memLog) {
 	}
 }
 
-// network is addresses, listeners and connections in memory, on which time is the bubble's. It can delay, reset and part.
-type network struct {
-	latency time.Duration
-	mu      struct {
-		sync.Mutex
-		rng       *rand.Rand // nil = bytes arrive as they were written
-		resetRate float64    // of writes
-		parted    time.Time  // until then nothing arrives
-		listeners map[string]*listener
-		conns     []*memConn
-		dials     int
-		onDial    func(n int, client, server *memConn) // before the server sees it
-	}
-}
-
-func newNetwork() *network {
-	n := new(network)
-	n.mu.listeners = map[string]*listener{}
-	return n
-}
-
-func (n *network) seed(seed uint64, resetRate float64) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.mu.rng, n.mu.resetRate = rand.New(rand.NewPCG(seed, 2)), resetRate
-}
-
-func (n *network) calm() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.mu.resetRate = 0
-}
-
-func (n *network) part(d time.Duration) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.mu.parted = time.Now().Add(d)
-}
-
-// arrival is when what is sent now arrives; reset: never, the connection breaks.
-func (n *network) arrival() (at time.Time, reset bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	now := time.Now()
-	if n.mu.parted.After(now) {
-		now = n.mu.parted
-	}
-	return now.Add(n.latency), n.mu.rng != nil && n.mu.rng.Float64() < n.mu.resetRate
-}
-
-// some is how many of n bytes a read returns.
-func (n *network) some(k int) int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.mu.rng == nil || k < 2 || n.mu.rng.IntN(2) == 0 {
-		return k
-	}
-	return 1 + n.mu.rng.IntN(k)
-}
-
-type memAddr string
-
-func (a memAddr) Network() string { return "memory" }
-func (a memAddr) String() string  { return string(a) }
-
-type listener struct {
-	n       *network
-	address string
-	backlog chan *memConn
-	once    sync.Once
-	closed  chan struct{}
-}
-
-func (n *network) listen(address string) *listener {
-	l := &listener{n: n, address: address, backlog: make(chan *memConn, 20000), closed: make(chan struct{})}
-	n.mu.Lock()
-	n.mu.listeners[address] = l
-	n.mu.Unlock()
-	return l
-}
-
-func (l *listener) Addr() net.Addr { return memAddr(l.address) }
-
-func (l *listener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.backlog:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *listener) Close() error {
-	l.once.Do(func() {
-		l.n.mu.Lock()
-		if l.n.mu.listeners[l.address] == l {
-			delete(l.n.mu.listeners, l.address)
-		}
-		l.n.mu.Unlock()
-		close(l.closed)
-	})
-	return nil
-}
-
-func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error) {
-	n.mu.Lock()
-	wait := time.Until(n.mu.parted)
-	l := n.mu.listeners[address]
-	n.mu.dials++
-	number, onDial := n.mu.dials, n.mu.onDial
-	n.mu.Unlock()
-	if wait > 0 || n.latency > 0 {
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("dial %s: %w", address, ctx.Err())
-		case <-time.After(max(0, wait) + 2*n.latency):
-		}
-	}
-	if l == nil {
-		return nil, fmt.Errorf("dial %s: connection refused", address)
-	}
-	up, down := newPipe(n), newPipe(n)
-	client := &memConn{n: n, in: down, out: up, remote: memAddr(address)}
-	server := &memConn{n: n, in: up, out: down, remote: memAddr(fmt.Sprintf("peer-%d", number))}
-	client.other, server.other = server, client
-	if onDial != nil {
-		onDial(number, client, server)
-	}
-	n.mu.Lock()
-	n.mu.conns = append(n.mu.conns, client)
-	n.mu.Unlock()
-	l.backlog <- server
-	return client, nil
-}
-
-func (n *network) dialled() int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.mu.dials
-}
-
-const pipeSize = 256 << 10
-
-var errReset = errors.New("connection reset by peer")
-
-// pipe is one direction of a connection: what was written, and when each part arrives.
-type pipe struct {
-	mu       sync.Mutex
-	cond     *sync.Cond
-	parts    []part
-	size     int
-	eof      bool // no more will be written
-	broken   error
-	readBy   time.Time
-	writeBy  time.Time
-	cut      int64 // break after so many bytes; -1 = never
-	passed   int64
-	mangle   func(off int64, b []byte) // change bytes on their way
-	held     bool                      // keep what is written back
-	reads    int
-	arrivals time.Time // no part overtakes another
-}
-
-type part struct {
-	at time.Time
-	b  []byte
-}
-
-func newPipe(n *network) *pipe {
-	p := &pipe{cut: -1}
-	p.cond = sync.NewCond(&p.mu)
-	return p
-}
-
-func (p *pipe) wakeAt(t time.Time) *time.Timer {
-	return time.AfterFunc(time.Until(t), func() {
-		p.mu.Lock()
-		p.cond.Broadcast()
-		p.mu.Unlock()
-	})
-}
-
-func (p *pipe) waitUntil(t time.Time) {
-	if !t.IsZero() {
-		defer p.wakeAt(t).Stop()
-	}
-	p.cond.Wait()
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}
-
-type memConn struct {
-	n       *network
-	in, out *pipe
-	other   *memConn
-	remote  net.Addr
-	closed  atomic.Bool
-}
-
-func (c *memConn) Read(b []byte) (int, error) {
-	p := c.in
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.reads++
-	for {
-		now := time.Now()
-		switch {
-		case c.closed.Load():
-			return 0, net.ErrClosed
-		case p.broken != nil:
-			return 0, p.broken
-		case !p.readBy.IsZero() && !now.Before(p.readBy):
-			return 0, os.ErrDeadlineExceeded
-		case !p.held && len(p.parts) > 0 && !now.Before(p.parts[0].at):
-			k := c.n.some(min(len(b), len(p.parts[0].b)))
-			copy(b, p.parts[0].b[:k])
-			if p.parts[0].b = p.parts[0].b[k:]; len(p.parts[0].b) == 0 {
-				p.parts = p.parts[1:]
-			}
-			p.size -= k
-			p.cond.Broadcast()
-			return k, nil
-		case len(p.parts) == 0 && p.eof:
-			return 0, io.EOF
-		}
-		next := p.readBy
-		if !p.held && len(p.parts) > 0 {
-			next = earlier(next, p.parts[0].at)
-		}
-		p.waitUntil(next)
-	}
-}
-
-func (c *memConn) Write(b []byte) (n int, err error) {
-	at, reset := c.n.arrival()
-	if reset {
-		c.reset()
-		return 0, errReset
-	}
-	p := c.out
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for len(b) > 0 {
-		switch {
-		case c.closed.Load():
-			return n, net.ErrClosed
-		case p.broken != nil:
-			return n, p.broken
-		case !p.writeBy.IsZero() && !time.Now().Before(p.writeBy):
-			return n, os.ErrDeadlineExceeded
-		case p.size >= pipeSize:
-			p.waitUntil(p.writeBy)
-			continue
-		}
-		k := min(len(b), pipeSize-p.size)
-		if p.cut >= 0 {
-			k = int(min(int64(k), p.cut-p.passed))
-		}
-		if k > 0 {
-			chunk := append([]byte(nil), b[:k]...)
-			if p.mangle != nil {
-				p.mangle(p.passed, chunk)
-			}
-			if at.Before(p.arrivals) {
-				at = p.arrivals
-			}
-			p.arrivals = at
-			p.parts = append(p.parts, part{at, chunk})
-		}
-		p.size += k
-		p.passed += int64(k)
-		n += k
-		b = b[k:]
-		p.cond.Broadcast()
-		if p.cut >= 0 && p.passed >= p.cut {
-			p.eof = true
-			p.cut = -1
-			p.broken = nil
-			go c.hangUp()
-			return n, errReset
-		}
-	}
-	return n, nil
-}
-
-// hangUp ends the connection so that what was written still arrives.
-func (c *memConn) hangUp() {
-	c.in.mu.Lock()
-	c.in.broken = errReset
-	c.in.cond.Broadcast()
-	c.in.mu.Unlock()
-	c.out.mu.Lock()
-	c.out.eof = true
-	c.out.cond.Broadcast()
-	c.out.mu.Unlock()
-}
-
-func (c *memConn) reset() {
-	for _, p := range []*pipe{c.in, c.out} {
-		p.mu.Lock()
-		p.broken = errReset
-		p.cond.Broadcast()
-		p.mu.Unlock()
-	}
-}
-
-func (c *memConn) Close() error {
-	if c.closed.Swap(true) {
-		return net.ErrClosed
-	}
-	c.hangUp()
-	return nil
-}
-
-func (c *memConn) hold(held bool) {
-	c.out.mu.Lock()
-	defer c.out.mu.Unlock()
-	c.out.held = held
-	c.out.cond.Broadcast()
-}
-
-func (c *memConn) LocalAddr() net.Addr  { return memAddr("local") }
-func (c *memConn) RemoteAddr() net.Addr { return c.remote }
-
-func (c *memConn) SetDeadline(t time.Time) error {
-	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
-}
-
-func (c *memConn) SetReadDeadline(t time.Time) error {
-	c.in.mu.Lock()
-	defer c.in.mu.Unlock()
-	c.in.readBy = t
-	c.in.cond.Broadcast()
-	return nil
-}
-
-func (c *memConn) SetWriteDeadline(t time.Time) error {
-	c.out.mu.Lock()
-	defer c.out.mu.Unlock()
-	c.out.writeBy = t
-	c.out.cond.Broadcast()
-	return nil
-}
-
 // events keeps what was reported.
 type events struct {
 	mu struct {
@@ -621,13 +287,13 @@ func (e *events) String() string {
 }
 
 // startMaster serves src at address "master" until the test's or bubble's end.
-func startMaster(t *testing.T, n *network, address string, src Source, o MasterOptions) *Master {
+func startMaster(t *testing.T, n *memnet.Network, address string, src Source, o MasterOptions) *Master {
 	t.Helper()
 	m, err := NewMaster(src, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := n.listen(address)
+	l := n.Listen(address)
 	var served sync.WaitGroup
 	served.Go(func() {
 		serve := m.Serve
@@ -643,13 +309,13 @@ func startMaster(t *testing.T, n *network, address string, src Source, o MasterO
 }
 
 // startSlave follows "master" (unless o says something else) until stop is called, or the test's or bubble's end.
-func startSlave(t *testing.T, n *network, target Target, o SlaveOptions) (s *Slave, stop func()) {
+func startSlave(t *testing.T, n *memnet.Network, target Target, o SlaveOptions) (s *Slave, stop func()) {
 	t.Helper()
 	if o.Master == "" {
 		o.Master = "master:1"
 	}
 	if o.Dial == nil {
-		o.Dial = n.dial
+		o.Dial = n.Dial
 	}
 	s, err := NewSlave(target, o)
 	if err != nil {
@@ -664,20 +330,20 @@ func startSlave(t *testing.T, n *network, target Target, o SlaveOptions) (s *Sla
 }
 
 // rawDial is a peer of the test's own making.
-func rawDial(t *testing.T, n *network) *memConn {
+func rawDial(t *testing.T, n *memnet.Network) *memnet.Conn {
 	t.Helper()
-	c, err := n.dial(t.Context(), "", "master:1")
+	c, err := n.Dial(t.Context(), "", "master:1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	return c.(*memConn)
+	return c.(*memnet.Conn)
 }
 
 func bubble(t *testing.T, f func(t *testing.T)) { t.Helper(); synctest.Test(t, f) }
 
 // readFor reads what comes within d and returns it as frames "offset:length", then how the connection is: "[open]" or "[closed]".
-func readFor(c *memConn, d time.Duration) string {
+func readFor(c *memnet.Conn, d time.Duration) string {
 	var all []byte
 	buf := make([]byte, 64<<10)
 	end := time.Now().Add(d)

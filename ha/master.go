@@ -18,7 +18,11 @@ type Master struct {
 	o    MasterOptions
 	src  Source
 	acks ackTable
-	wg   sync.WaitGroup // a goroutine of each connection
+
+	storeID identity
+	strays  strays
+
+	wg sync.WaitGroup // a goroutine of each connection
 
 	closed            chan struct{}
 	accepted, refused atomic.Int64
@@ -39,10 +43,20 @@ func NewMaster(src Source, o MasterOptions) (*Master, error) {
 		return nil, err
 	}
 	m := &Master{o: o, src: src, closed: make(chan struct{})}
+	if o.Extended != nil {
+		m.storeID.set(o.Extended.StoreID)
+	}
 	m.acks.init(src, o.RequiredAcks, o.FallBehindMax)
 	m.mu.listeners, m.mu.conns = make(map[net.Listener]bool), make(map[*conn]bool)
 	return m, nil
 }
+
+// SetStoreID says which store this is, once that is known, for extended handshakes from now on.
+func (m *Master) SetStoreID(id [16]byte) { m.storeID.set(id) }
+
+// Copied says whether the log is itself a copy that grows by another master's bytes: then a slave that is ahead may only have got more of the same, and may follow later. On a master of its own, which is the default,
+// what such a slave has beyond the log's end is nobody's: it is refused also when the log has grown past it, with ErrDiverged. (On the classic protocol; on the extended one sums tell.)
+func (m *Master) Copied(on bool) { m.strays.copied(on) }
 
 // Serve accepts slaves that speak the classic protocol until Close, then returns nil (also if Close was before); it returns early, and closes l, when l fails for good. An l that listens to more than
 // loopback is reported as a Warning: whoever reaches it can read the log.

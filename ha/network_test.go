@@ -2,6 +2,7 @@ package ha
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mqstore/mqstore/conformance/effort"
+	"github.com/mqstore/mqstore/conformance/memnet"
 )
 
 // Wherever a connection is cut, in either direction, the slave goes on from there and ends with the same log.
@@ -27,16 +29,16 @@ func TestConnectionCutAtEveryByte(t *testing.T) {
 			}
 			for cut := int64(0); cut <= last; cut++ {
 				bubble(t, func(t *testing.T) {
-					n := newNetwork()
+					n := memnet.New()
 					src, target := newMemLogAt(64, 64, 0, 1), newMemLog(64)
-					n.mu.onDial = func(dial int, client, server *memConn) {
-						if p := client.out; dial == 1 {
+					n.OnDial(func(dial int, client, server *memnet.Conn) {
+						if from := client; dial == 1 {
 							if down {
-								p = server.out
+								from = server
 							}
-							p.cut = cut
+							from.CutAfter(cut)
 						}
-					}
+					})
 					startMaster(t, n, "master:1", src, MasterOptions{SegmentSize: 64, BatchSize: 16, WriteSize: 16})
 					src.append(randomBytes(1, 20))
 					startSlave(t, n, target, SlaveOptions{})
@@ -68,10 +70,10 @@ func TestReplicationOnABadNetwork(t *testing.T) {
 
 func badNetwork(t *testing.T, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 3))
-	n := newNetwork()
-	n.seed(seed, 0.01)
+	n := memnet.New()
+	n.Seed(seed, 0.01)
 	if rng.IntN(2) == 0 {
-		n.latency = 200 * time.Millisecond
+		n.SetLatency(200 * time.Millisecond)
 	}
 	segment := []int64{1000, 65536, 1 << 20}[rng.IntN(3)]
 	src, target := newMemLog(segment), newMemLog(segment)
@@ -102,7 +104,7 @@ func badNetwork(t *testing.T, seed uint64) {
 	for range 60 {
 		switch rng.IntN(20) {
 		case 0:
-			n.part(30 * time.Second)
+			n.Part(30 * time.Second)
 		case 1:
 			stop()
 			_, stop = startSlave(t, n, target, so)
@@ -128,7 +130,7 @@ func badNetwork(t *testing.T, seed uint64) {
 		}
 		time.Sleep(time.Duration(rng.IntN(2000)) * time.Millisecond)
 	}
-	n.calm()
+	n.Calm()
 	deadline := time.Now().Add(10 * time.Minute)
 	for target.MaxPhyOffset() != src.MaxPhyOffset() && time.Now().Before(deadline) {
 		select {
@@ -137,9 +139,12 @@ func badNetwork(t *testing.T, seed uint64) {
 		}
 	}
 	sameLog(t, src, target)
-	if acked == 0 {
-		t.Error("nothing was acknowledged in all the time")
+	end := src.append(randomBytes(seed, 100))
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	if err := m.WaitAcked(ctx, end); err != nil {
+		t.Errorf("nothing is acknowledged on a network that is calm again (%d were before): %v", acked, err)
 	}
+	cancel()
 	m.Close()
 	if src.held.Load() != 0 {
 		t.Errorf("%d views are not released", src.held.Load())
@@ -150,39 +155,39 @@ func badNetwork(t *testing.T, seed uint64) {
 func TestStopIsAtOnceInEveryState(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		setup func(t *testing.T, n *network) SlaveOptions
+		setup func(t *testing.T, n *memnet.Network) SlaveOptions
 		state State
 	}{
-		{"idle", func(*testing.T, *network) SlaveOptions { return SlaveOptions{} }, Idle},
-		{"dialing", func(t *testing.T, n *network) SlaveOptions {
-			n.part(time.Hour)
+		{"idle", func(*testing.T, *memnet.Network) SlaveOptions { return SlaveOptions{} }, Idle},
+		{"dialing", func(t *testing.T, n *memnet.Network) SlaveOptions {
+			n.Part(time.Hour)
 			return SlaveOptions{Master: "master:1"}
 		}, Connecting},
-		{"backing off", func(*testing.T, *network) SlaveOptions {
+		{"backing off", func(*testing.T, *memnet.Network) SlaveOptions {
 			return SlaveOptions{Master: "master:1", RetryMin: time.Hour, RetryMax: time.Hour}
 		}, BackingOff},
-		{"silent master", func(t *testing.T, n *network) SlaveOptions {
-			n.listen("master:1")
+		{"silent master", func(t *testing.T, n *memnet.Network) SlaveOptions {
+			n.Listen("master:1")
 			return SlaveOptions{Master: "master:1"}
 		}, Following},
-		{"greeting a silent master", func(t *testing.T, n *network) SlaveOptions {
-			n.listen("master:1")
+		{"greeting a silent master", func(t *testing.T, n *memnet.Network) SlaveOptions {
+			n.Listen("master:1")
 			_, e := extendedPair(t)
 			return SlaveOptions{Master: "master:1", Extended: e}
 		}, Connecting},
-		{"following", func(t *testing.T, n *network) SlaveOptions {
+		{"following", func(t *testing.T, n *memnet.Network) SlaveOptions {
 			startMaster(t, n, "master:1", newMemLogAt(65536, 0, 1<<20, 1), MasterOptions{})
 			return SlaveOptions{Master: "master:1"}
 		}, Following},
-		{"flushing", func(t *testing.T, n *network) SlaveOptions {
+		{"flushing", func(t *testing.T, n *memnet.Network) SlaveOptions {
 			return SlaveOptions{Master: "master:1", ReportFlushed: true}
 		}, Connecting},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				n := newNetwork()
+				n := memnet.New()
 				o := c.setup(t, n)
-				o.Dial = n.dial
+				o.Dial = n.Dial
 				target := newMemLog(65536)
 				if o.ReportFlushed {
 					target.mu.lazyFlush = true
@@ -226,7 +231,7 @@ var errTestOver = fmt.Errorf("over")
 // A new address takes effect at once, whatever the slave is doing, and "" makes it idle.
 func TestSetMasterAtRunTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		n := newNetwork()
+		n := memnet.New()
 		a, b := newMemLogAt(65536, 0, 1000, 1), newMemLog(65536)
 		b.append(a.mu.b)
 		b.append(randomBytes(5, 500))
@@ -247,7 +252,7 @@ func TestSetMasterAtRunTime(t *testing.T) {
 			}
 			sameLog(t, step.like, target)
 		}
-		if got := n.dialled(); got != 4 {
+		if got := n.Dials(); got != 4 {
 			t.Errorf("%d dials, not 4", got)
 		}
 	})
@@ -256,11 +261,11 @@ func TestSetMasterAtRunTime(t *testing.T) {
 // Between failures a slave waits RetryMin, twice that … RetryMax, less at most half of it by jitter.
 func TestRetriesBackOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		n := newNetwork()
+		n := memnet.New()
 		var at []time.Time
 		_, stop := startSlave(t, n, newMemLog(65536), SlaveOptions{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 			at = append(at, time.Now())
-			return n.dial(ctx, network, address)
+			return n.Dial(ctx, network, address)
 		}})
 		time.Sleep(time.Minute)
 		stop()
@@ -280,7 +285,7 @@ func TestRetriesBackOff(t *testing.T) {
 // A whole GiB or a byte: how the log is cut into frames is the batch's and the segments' matter, and nothing is sent twice or left out.
 func TestFramesNeverCrossASegmentNorExceedTheBatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		n := newNetwork()
+		n := memnet.New()
 		src := newMemLogAt(1000, 3000, 5500, 1)
 		startMaster(t, n, "master:1", src, MasterOptions{SegmentSize: 1000, BatchSize: 300, WriteSize: 700})
 		conn := rawDial(t, n)
@@ -295,7 +300,7 @@ func TestFramesNeverCrossASegmentNorExceedTheBatch(t *testing.T) {
 // Data goes out the moment it is there, without a poll; and an idle pair does next to nothing.
 func TestSendsAtOnceAndIdlesQuietly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		n := newNetwork()
+		n := memnet.New()
 		src, target := newMemLog(65536), newMemLog(65536)
 		startMaster(t, n, "master:1", src, MasterOptions{SegmentSize: 65536})
 		startSlave(t, n, target, SlaveOptions{})
@@ -309,23 +314,15 @@ func TestSendsAtOnceAndIdlesQuietly(t *testing.T) {
 			}
 			time.Sleep(1234 * time.Millisecond)
 		}
-		c := n.mu.conns[0]
-		reads := func() int {
-			total := 0
-			for _, p := range []*pipe{c.in, c.out} {
-				p.mu.Lock()
-				total += p.reads
-				p.mu.Unlock()
-			}
-			return total
-		}
+		c := n.Conns()[0]
+		reads := func() int { return c.Reads() + c.Other().Reads() }
 		before := reads()
 		time.Sleep(time.Hour)
 		if got := reads() - before; got > 2*3600/5+2 {
 			t.Errorf("an idle hour: %d reads, more than a heartbeat each 5 s and side", got)
 		}
-		if n.dialled() != 1 {
-			t.Errorf("%d connections", n.dialled())
+		if n.Dials() != 1 {
+			t.Errorf("%d connections", n.Dials())
 		}
 	})
 }
@@ -333,8 +330,8 @@ func TestSendsAtOnceAndIdlesQuietly(t *testing.T) {
 // As the original, a slave reports when a frame is complete, not for each piece that arrives; a piece is appended when it arrives.
 func TestReportsFollowWholeFrames(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		n := newNetwork()
-		l := n.listen("master:1")
+		n := memnet.New()
+		l := n.Listen("master:1")
 		t.Cleanup(func() { l.Close() })
 		target := newMemLog(65536)
 		s, stop := startSlave(t, n, target, SlaveOptions{})
@@ -365,7 +362,7 @@ func (hollow) Read(int64, int) ([]byte, func(), error) { return nil, nil, nil }
 
 func TestASourceThatReadsNothingEndsTheConnection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		n := newNetwork()
+		n := memnet.New()
 		ev := &recorded{}
 		startMaster(t, n, "master:1", hollow{newMemLogAt(65536, 0, 100, 1)}, MasterOptions{SegmentSize: 65536, Events: ev.events.events()})
 		conn := rawDial(t, n)
@@ -376,6 +373,31 @@ func TestASourceThatReadsNothingEndsTheConnection(t *testing.T) {
 		synctest.Wait()
 		if ev.count("disconnected") != 1 {
 			t.Errorf("events:\n%s", ev)
+		}
+	})
+}
+
+// An address that swallows what is sent to it costs an attempt the time for connecting, not the system's minutes.
+func TestAnAddressThatSwallowsPacketsIsGivenUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := memnet.New()
+		var took []time.Duration
+		s, stop := startSlave(t, n, newMemLog(65536), SlaveOptions{Jitter: func() float64 { return 0 }, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			start := time.Now()
+			<-ctx.Done()
+			took = append(took, time.Since(start))
+			return nil, context.Cause(ctx)
+		}})
+		time.Sleep(59 * time.Second)
+		st := s.Stats()
+		stop()
+		if st.Failures < 6 || !errors.Is(st.LastError, context.DeadlineExceeded) || st.Connects != 0 {
+			t.Errorf("%+v", st)
+		}
+		for _, d := range took[:st.Failures] {
+			if d != defaultConnect {
+				t.Errorf("gave up after %v", d)
+			}
 		}
 	})
 }

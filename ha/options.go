@@ -45,6 +45,9 @@ type MasterOptions struct {
 	// RecordStart reports whether a record begins at an offset of the log. nil = nobody can tell. It is asked once per connection, for the Warning that a slave begins inside a record.
 	RecordStart func(phyOffset int64) bool
 
+	// Queues says where queues go on of which the log holds no record at or beyond phyOffset, for the slaves of the extended protocol that begin behind the log's beginning. What it says takes all records below upTo into account. nil = nobody can tell.
+	Queues func(phyOffset int64) (queues []QueueNext, upTo int64)
+
 	Extended *Extended // needed by ServeExtended
 	Events   Events
 }
@@ -85,7 +88,7 @@ type SlaveOptions struct {
 	Silence   time.Duration // a master from which nothing was read for longer is left; 0 = 20 s
 
 	// After a failure the next attempt waits RetryMin, then twice that, and so on to RetryMax, each time between half of it and all of it, as Jitter says.
-	// It begins anew once bytes were appended, or the connection lasted longer than a heartbeat.
+	// It begins anew once a frame was appended, or the connection lasted longer than a heartbeat.
 	RetryMin, RetryMax time.Duration  // 0 = 200 ms, 5 s
 	Jitter             func() float64 // in [0, 1); nil = math/rand
 
@@ -98,6 +101,11 @@ type SlaveOptions struct {
 	ReportFlushed bool
 	FlushedPast   func(past int64) <-chan struct{}
 	FlushWait     time.Duration
+
+	// Begin is called by Run before each attempt to connect. What the Target counts in its MaxPhyOffset of a record that has not all come must go then: the next master may have written something else there. nil = nothing to do.
+	Begin func()
+
+	Queues *SlaveQueues // of the extended protocol; nil = not wanted
 
 	Dial     func(ctx context.Context, network, address string) (net.Conn, error) // nil = net.Dialer
 	Extended *Extended                                                            // speak the extended protocol; the master's address is that of its extended listener
@@ -113,6 +121,9 @@ func (o SlaveOptions) check() (SlaveOptions, error) {
 	setDefault(&o.MaxFrame, maxFrame)
 	setDefault(&o.ReadBuffer, 256<<10)
 	setDefault(&o.FlushWait, defaultHousekeeping)
+	if o.Begin == nil {
+		o.Begin = func() {}
+	}
 	o.Events.fill()
 	switch {
 	case o.Connect < 0 || o.Heartbeat < 0 || o.Silence < 0 || o.FlushWait < 0:
@@ -123,6 +134,8 @@ func (o SlaveOptions) check() (SlaveOptions, error) {
 		return o, fmt.Errorf("ha slave: Options.MaxFrame %d is not in 1..1 GiB", o.MaxFrame)
 	case o.ReadBuffer < 4<<10 || o.ReadBuffer > 1<<30:
 		return o, fmt.Errorf("ha slave: Options.ReadBuffer %d is not in 4 KiB..1 GiB", o.ReadBuffer)
+	case o.Queues != nil && (o.Queues.Wanted == nil || o.Queues.Begin == nil):
+		return o, errors.New("ha slave: Options.Queues needs Wanted and Begin")
 	case o.ReportFlushed && o.FlushedPast == nil:
 		return o, errors.New("ha slave: Options.ReportFlushed needs FlushedPast")
 	}
@@ -156,7 +169,7 @@ type Extended struct {
 	// Token is a secret of at least 16 bytes that both sides share. It is never sent: each proves that it knows it, bound to this TLS connection.
 	Token string
 
-	StoreID    [16]byte      // identity of the replicated store; zero = not known yet, not compared
+	StoreID    [16]byte      // identity of the replicated store at the start; zero = not known yet, not compared. SetStoreID tells it later
 	Compress   bool          // zstd, if both sides want it
 	ResyncFrom ResyncFrom    // of a slave with an empty log
 	Handshake  time.Duration // TLS and the greeting must be done within; 0 = 5 s

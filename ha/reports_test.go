@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/mqstore/mqstore/conformance/memnet"
 )
 
 // What users of such engines reported about replication (apache/rocketmq and others), as far as it shows between a master and its slaves.
@@ -14,7 +17,7 @@ import (
 // rocketmq#3015, #1155: garbage or a too large acknowledgement from any TCP peer made sync puts succeed.
 func TestGarbageAcknowledgementsMakeNoPutSucceed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		n := newNetwork()
+		n := memnet.New()
 		src := newMemLogAt(65536, 0, 5000, 1)
 		m := startMaster(t, n, "master:1", src, MasterOptions{SegmentSize: 65536})
 		for _, v := range []int64{1 << 40, 5001, -1} {
@@ -38,7 +41,7 @@ func TestASlaveThatTheMasterCannotServeIsToldSoAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				n := newNetwork()
+				n := memnet.New()
 				src := newMemLogAt(65536, 0, 150000, 1)
 				src.expire(65536)
 				ev := &recorded{}
@@ -52,7 +55,7 @@ func TestASlaveThatTheMasterCannotServeIsToldSoAtOnce(t *testing.T) {
 					t.Errorf("%+v", st)
 				}
 				time.Sleep(time.Minute)
-				if got := n.dialled(); got > 30 {
+				if got := n.Dials(); got > 30 {
 					t.Errorf("%d attempts in a minute", got)
 				}
 			})
@@ -60,7 +63,7 @@ func TestASlaveThatTheMasterCannotServeIsToldSoAtOnce(t *testing.T) {
 	}
 	// A slave that falls below the master's first byte while it is being served is told too.
 	bubble(t, func(t *testing.T) {
-		n := newNetwork()
+		n := memnet.New()
 		src := newMemLogAt(65536, 0, 1<<20, 1)
 		ev := &recorded{}
 		startMaster(t, n, "master:1", src, MasterOptions{SegmentSize: 65536, Events: ev.events.events()})
@@ -85,14 +88,14 @@ func TestOneCorruptFrameIsRecoveredFrom(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("extended=%v/byte=%d", extended, at), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
-					n := newNetwork()
+					n := memnet.New()
 					src, target := newMemLogAt(65536, 0, 10, 1), newMemLogAt(65536, 0, 10, 1) // an empty log would believe any first offset
 					src.append(randomBytes(3, 40))
 					mo, so := MasterOptions{SegmentSize: 65536}, SlaveOptions{}
 					if extended {
 						mo.Extended, so.Extended = extendedPair(t)
 					}
-					n.mu.onDial = func(dial int, client, server *memConn) {
+					n.OnDial(func(dial int, client, server *memnet.Conn) {
 						if dial > 1 {
 							return
 						}
@@ -100,12 +103,12 @@ func TestOneCorruptFrameIsRecoveredFrom(t *testing.T) {
 						if at >= frameHeaderSize {
 							first += 40 // in the second frame
 						}
-						server.out.mangle = func(off int64, b []byte) {
+						server.Mangle(func(off int64, b []byte) {
 							if i := first - off; i >= 0 && i < int64(len(b)) {
 								b[i] ^= 0x81
 							}
-						}
-					}
+						})
+					})
 					m := startMaster(t, n, "master:1", src, mo)
 					s, _ := startSlave(t, n, target, so)
 					synctest.Wait()
@@ -117,8 +120,8 @@ func TestOneCorruptFrameIsRecoveredFrom(t *testing.T) {
 						t.Errorf("%+v", st)
 					}
 					if got := s.Stats(); got.Failures < 1 && !extended || // TLS ignores a byte of its records
-						n.dialled() > 4 {
-						t.Errorf("%d dials, %+v", n.dialled(), got)
+						n.Dials() > 4 {
+						t.Errorf("%d dials, %+v", n.Dials(), got)
 					}
 				})
 			})
@@ -134,7 +137,7 @@ func TestAnEmptySlaveGetsAllFilesOfOneOfOurs(t *testing.T) {
 		begins   int64
 	}{{true, FirstSegment, 1000}, {true, LastSegment, 5000}, {false, FirstSegment, 5000}} {
 		bubble(t, func(t *testing.T) {
-			n := newNetwork()
+			n := memnet.New()
 			src, target := newMemLogAt(1000, 1000, 4500, 1), newMemLog(1000)
 			mo, so := MasterOptions{SegmentSize: 1000}, SlaveOptions{}
 			if c.extended {
@@ -155,7 +158,7 @@ func TestAnEmptySlaveGetsAllFilesOfOneOfOurs(t *testing.T) {
 // rocketmq#1082, #1118; alibaba/rocketmq#9: idle or even busy connections were dropped each 20 s.
 func TestIdleAndOneWayConnectionsStay(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		n := newNetwork()
+		n := memnet.New()
 		src, target := newMemLog(65536), newMemLog(65536)
 		m := startMaster(t, n, "master:1", src, MasterOptions{SegmentSize: 65536})
 		s, _ := startSlave(t, n, target, SlaveOptions{})
@@ -176,7 +179,7 @@ func TestIdleAndOneWayConnectionsStay(t *testing.T) {
 // rocketmq#3484: a slave whose disk is read-only took the master's throughput to 0.
 func TestASlaveThatCannotWriteDoesNotHoldUpPuts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		n := newNetwork()
+		n := memnet.New()
 		src, target := newMemLog(65536), newMemLog(65536)
 		ev := &recorded{}
 		m := startMaster(t, n, "master:1", src, MasterOptions{SegmentSize: 65536})
@@ -219,7 +222,7 @@ func TestASlaveThatCannotWriteDoesNotHoldUpPuts(t *testing.T) {
 // rocketmq#3484 once more, and the reason for ReportFlushed: an acknowledgement means the slave's disk if it is asked for.
 func TestReportFlushedAcknowledgesWhatIsOnTheSlavesDisk(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		n := newNetwork()
+		n := memnet.New()
 		src, target := newMemLogAt(65536, 0, 1000, 1), newMemLog(65536)
 		target.mu.lazyFlush = true
 		m := startMaster(t, n, "master:1", src, MasterOptions{SegmentSize: 65536})
@@ -254,8 +257,8 @@ func TestReportFlushedAcknowledgesWhatIsOnTheSlavesDisk(t *testing.T) {
 // A wrong frame of the classic protocol stops the slave with a typed error, an event and a back-off (the original loops for ever, at once).
 func TestOffsetMismatchIsATypedErrorAndBacksOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		n := newNetwork()
-		l := n.listen("master:1")
+		n := memnet.New()
+		l := n.Listen("master:1")
 		t.Cleanup(func() { l.Close() })
 		go func() {
 			for {
@@ -280,6 +283,64 @@ func TestOffsetMismatchIsATypedErrorAndBacksOff(t *testing.T) {
 		}
 		if ev.count("disconnected") != int(st.Mismatches) || !bytes.Contains([]byte(ev.String()), []byte("move its directory aside")) {
 			t.Errorf("events:\n%s", ev)
+		}
+	})
+}
+
+// A slave that is ahead of a master that lost its end, as after a power failure, is not taken for one that follows when the master's log has grown past its end: what it has there are other bytes, and its acknowledgement would make puts succeed that it does not hold.
+func TestASlaveThatWasAheadIsRemembered(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := memnet.New()
+		ev := &recorded{}
+		src := newMemLogAt(65536, 0, 1000, 1)
+		m := startMaster(t, n, "master:1", src, MasterOptions{SegmentSize: 65536, Events: ev.events.events()})
+		dial := func(from string, phyOffset int64) (conn net.Conn, served bool) {
+			c, err := n.Dialer(from)(t.Context(), "tcp", "master:1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { c.Close() })
+			write(t, c, report(phyOffset))
+			served = readFor(c.(*memnet.Conn), time.Second) != "[closed]"
+			synctest.Wait() // for the events
+			return c, served
+		}
+		if _, served := dial("one:1", 1200); served || !ev.has(ErrSlaveAhead) {
+			t.Errorf("a slave that is ahead is served\n%s", ev)
+		}
+		src.append(randomBytes(2, 1000))
+		if _, served := dial("one:1", 1200); served || !ev.has(ErrDiverged) || m.MaxAck() != 0 {
+			t.Errorf("the same slave is served later, acked up to %d\n%s", m.MaxAck(), ev)
+		}
+		if c, served := dial("two:1", 1200); !served {
+			t.Error("another slave is refused")
+		} else {
+			c.Close()
+		}
+		c, served := dial("one:1", 1000) // was cut to where the master's log ended
+		if !served {
+			t.Error("the slave is refused when it is set right")
+		}
+		c.Close()
+		synctest.Wait()
+		if _, served := dial("one:1", 1200); !served {
+			t.Error("the slave is refused when it has followed")
+		}
+		for i := range int64(2000) { // hosts that say anything cost nothing
+			dial("three:1", 1<<40+i)
+		}
+		if got := len(m.strays.mu.seen); got > maxStrays {
+			t.Errorf("%d are remembered", got)
+		}
+
+		// A master that is itself a slave has not got as far yet.
+		m.Copied(true)
+		if _, served := dial("four:1", 2500); served {
+			t.Error("a slave that is ahead is served")
+		}
+		src.append(randomBytes(3, 1000))
+		if _, served := dial("four:1", 2500); !served {
+			t.Error("a slave that only got more of the same is refused for ever")
 		}
 	})
 }

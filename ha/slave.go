@@ -18,6 +18,7 @@ type Slave struct {
 	target  Target
 	dialer  net.Dialer
 	running atomic.Bool
+	storeID identity
 
 	state, lastRead, reported atomic.Int64
 	bytes, frames             atomic.Int64
@@ -48,10 +49,16 @@ func NewSlave(target Target, o SlaveOptions) (*Slave, error) {
 	if s.o.Jitter == nil {
 		s.o.Jitter = rand.Float64
 	}
+	if o.Extended != nil {
+		s.storeID.set(o.Extended.StoreID)
+	}
 	s.mu.changed = make(chan struct{})
 	s.mu.master = o.Master
 	return s, nil
 }
+
+// SetStoreID says which store this is, once that is known, for extended handshakes from now on.
+func (s *Slave) SetStoreID(id [16]byte) { s.storeID.set(id) }
 
 // SetMaster makes the slave follow address (host:port) from now on: a connection to another one is ended at once. "" = none, be idle.
 func (s *Slave) SetMaster(address string) {
@@ -162,8 +169,9 @@ func (s *Slave) failed(a *attempt) {
 // attempt is one connection, from dialing to its end.
 type attempt struct {
 	s         *Slave
+	address   string
 	connected bool
-	healthy   atomic.Bool // bytes were appended, or it outlived a heartbeat
+	healthy   atomic.Bool // a frame was appended, or it outlived a heartbeat
 	err       error       // why it ended
 
 	nc    net.Conn // to read from and write to
@@ -192,14 +200,15 @@ func (s *Slave) attempt(parent context.Context, address string, changed <-chan s
 	})
 	defer watch.Wait()
 	defer cancel()
-	a := &attempt{s: s}
+	a := &attempt{s: s, address: address}
 	s.setState(Connecting)
-	a.err = a.run(ctx, address)
+	a.err = a.run(ctx)
 	return a
 }
 
-func (a *attempt) run(ctx context.Context, address string) error {
-	s := a.s
+func (a *attempt) run(ctx context.Context) error {
+	s, address := a.s, a.address
+	s.o.Begin()
 	if err := s.waitFlushed(ctx); err != nil {
 		return err
 	}
@@ -259,7 +268,7 @@ func (a *attempt) greet(ctx context.Context, address string) error {
 		a.input = newFrames(a, s.o.ReadBuffer, s.o.MaxFrame)
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.o.Extended.Handshake)
+	handshake, cancel := context.WithTimeout(ctx, s.o.Extended.Handshake)
 	defer cancel()
 	config := s.o.Extended.TLS
 	if config.ServerName == "" && !config.InsecureSkipVerify {
@@ -271,13 +280,16 @@ func (a *attempt) greet(ctx context.Context, address string) error {
 		config.ServerName = host
 	}
 	nc := tls.Client(a.raw, config)
-	welcome, err := s.greetExtended(ctx, nc)
+	welcome, err := s.greetExtended(handshake, nc)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	s.mu.storeID = welcome.storeID
 	s.mu.Unlock()
+	if err := s.takeQueues(ctx, nc, address, &welcome); err != nil {
+		return err
+	}
 	a.nc = nc
 	a.input, err = newExtFrames(a, s.o.ReadBuffer, s.o.MaxFrame, welcome.flags&helloZstd != 0)
 	return err
@@ -368,12 +380,15 @@ func (a *attempt) take(p piece) error {
 	}
 	begins := p.heartbeat && end == 0 && p.phyOffset > 0 // an empty log begins where the master says, even before there is data
 	if len(p.body) > 0 || begins {
+		if end == 0 && a.s.o.Extended == nil {
+			a.s.queuesUnknown(a.address, p.phyOffset)
+		}
 		if err := t.AppendToCommitLog(p.phyOffset, p.body); err != nil {
 			return &AppendError{p.phyOffset, len(p.body), err}
 		}
 		a.s.bytes.Add(int64(len(p.body)))
 	}
-	if !a.healthy.Load() && (len(p.body) > 0 || time.Since(a.born) > a.s.o.Heartbeat) {
+	if !a.healthy.Load() && (len(p.body) > 0 && p.last || time.Since(a.born) > a.s.o.Heartbeat) {
 		a.healthy.Store(true)
 		a.s.mu.Lock()
 		a.s.mu.err = nil

@@ -76,7 +76,7 @@ type SlaveStats struct {
 	State         State
 	Master        string   // address; "" = none
 	MasterStoreID [16]byte // what the master said in the last extended handshake
-	LastError     error    // why the last attempt or connection ended; nil again once bytes were appended or the connection outlived a heartbeat
+	LastError     error    // why the last attempt or connection ended; nil again once a frame was appended or the connection outlived a heartbeat
 	Since         time.Time
 	LastRead      time.Time // when bytes of the master last arrived
 	Bytes         int64     // appended

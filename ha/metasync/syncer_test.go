@@ -344,7 +344,7 @@ func TestAMastersDirectoryServesASlavesOverBothPorts(t *testing.T) {
 	}
 	addr := serve(t, from, remoting.ServerOptions{})
 	to := NewDir(t.TempDir(), DirOptions{})
-	s := NewSyncer(to, SyncerOptions{})
+	s := NewSyncer(to, SyncerOptions{Timeout: time.Minute})
 	defer s.Close()
 	s.SetMaster(addr)
 	step(t, s)
@@ -379,7 +379,7 @@ func TestAMastersDirectoryServesASlavesOverBothPorts(t *testing.T) {
 
 func TestARequestToAServerNeedsNoBodyAndMayNotBeLarge(t *testing.T) {
 	addr := serve(t, NewDir(t.TempDir(), DirOptions{}), remoting.ServerOptions{})
-	c := remoting.NewClient(addr, remoting.ClientOptions{})
+	c := remoting.NewClient(addr, remoting.ClientOptions{Timeout: time.Minute})
 	defer c.Close()
 	for _, code := range []int32{21, 43, 45, 201} {
 		if resp, err := c.Call(t.Context(), remoting.NewRequest(code)); err != nil || len(resp.Body) == 0 {

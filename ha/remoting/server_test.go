@@ -307,7 +307,7 @@ func TestItWorksOverTCP(t *testing.T) {
 	s := NewServer(map[int32]Handler{1: echo}, ServerOptions{})
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
-	c := NewClient(l.Addr().String(), ClientOptions{})
+	c := NewClient(l.Addr().String(), ClientOptions{Timeout: time.Minute}) // 10 MiB there and back on a busy machine
 	body := make([]byte, 10<<20)
 	for i := range body {
 		body[i] = byte(i * i)
