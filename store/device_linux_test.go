@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -28,10 +29,15 @@ func TestASyncedPutWritesLittle(t *testing.T) {
 		put(t, s, m)
 		each[i] = writtenToDevice(t, dir) - before
 	}
+	least := int64(math.MaxInt64) // others write to the device too: the lower quartile of the quietest twenty is ours
+	for some := range slices.Chunk(each, 20) {
+		slices.Sort(some)
+		least = min(least, some[len(some)/4])
+	}
 	slices.Sort(each)
-	t.Logf("bytes written to the device for a synced put of 256 bytes: lower quartile %d, median %d", each[len(each)/4], each[len(each)/2])
-	if n := each[len(each)/4]; n > 64<<10 { // others write to the device too: the lower quartile is ours
-		t.Errorf("a synced put of 256 bytes writes %d bytes to the device", n)
+	t.Logf("bytes written to the device for a synced put of 256 bytes: lower quartile of the quietest twenty %d, of all %d, median %d", least, each[len(each)/4], each[len(each)/2])
+	if least > 64<<10 {
+		t.Errorf("a synced put of 256 bytes writes %d bytes to the device", least)
 	}
 }
 

@@ -18,7 +18,7 @@
 //	AsyncFlush (default)     in the page cache          nothing                             up to FlushEvery (500 ms), and what the disk was behind
 //	SyncFlush                on disk                    nothing                             nothing
 //	SyncFlush, WAIT=false    in the page cache          nothing                             what was not flushed yet; it is not shown to consumers before
-//	FlushDiskTimeout         in the page cache          nothing                             perhaps this message
+//	FlushDiskTimeout         in the log, disk too slow  perhaps this message                perhaps this message
 //	SyncMaster               as the flush mode says, and received by a slave (on its disk, if it has HA.ReportFlushed): the loss of the whole machine loses nothing
 //	FlushSlaveTimeout        as the flush mode says; no slave said in time that it has it. It is in the log and may get there yet
 //	SlaveNotAvailable        as the flush mode says; no slave was near enough to be waited for

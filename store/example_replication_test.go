@@ -51,7 +51,7 @@ func ExampleDefaultMessageStore_SetRole() {
 		}
 		return r
 	}
-	for r := order(master, "one coffee"); r.Status == store.SlaveNotAvailable; { // the master may not have accepted the connection yet
+	for r := order(master, "one coffee"); r.Status != store.PutOK; { // the master may not have accepted the connection yet
 		r = order(master, "one coffee")
 	}
 

@@ -52,6 +52,14 @@ func (q *futures) init(s *DefaultMessageStore) {
 	}
 }
 
+// now is the clock of the deadlines. Options.Now decides only where nobody else waits: whatever it jumps by, a put that waits for goroutines waits as long as it was promised.
+func (q *futures) now() time.Time {
+	if q.s.o.NoBackground {
+		return q.s.o.Now()
+	}
+	return time.Now()
+}
+
 // start completes futures in the background until ctx is done.
 func (q *futures) start(ctx context.Context) {
 	q.s.background.Go(func() { q.run(ctx, &q.flush, q.s.log.WaitFlushed) })
@@ -66,7 +74,7 @@ func (q *futures) add(r PutResult, w waiting) *Future {
 		q.room <- struct{}{}
 	}
 	f := &flight{Future: Future{done: make(chan struct{}), res: r}, end: r.end(), slaves: r.Status}
-	now := q.s.o.Now()
+	now := q.now()
 	if w.flush {
 		f.left.Add(1)
 	}
@@ -107,7 +115,7 @@ func (q *futures) run(ctx context.Context, w *flights, wait func(ctx context.Con
 			}
 			continue
 		}
-		timed, cancel := context.WithDeadline(ctx, time.Now().Add(p.deadline.Sub(q.s.o.Now())))
+		timed, cancel := context.WithDeadline(ctx, p.deadline)
 		err := wait(timed, p.f.end)
 		cancel()
 		if ctx.Err() != nil {
@@ -116,7 +124,7 @@ func (q *futures) run(ctx context.Context, w *flights, wait func(ctx context.Con
 		if w == &q.flush && err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, commitlog.ErrClosed) {
 			q.s.flushFailed(err)
 		}
-		q.step(q.s.o.Now())
+		q.step(q.now())
 	}
 }
 
@@ -191,7 +199,7 @@ func (q *futures) done(f *flight) {
 
 // finish completes all, when the last flush is over and the slaves had their time.
 func (q *futures) finish() {
-	q.step(q.s.o.Now())
+	q.step(q.now())
 	always := func(pending) bool { return true }
 	for f := q.flush.take(always); f != nil; f = q.flush.take(always) {
 		f.late = true

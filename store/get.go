@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/mqstore/mqstore/commitlog"
-	"github.com/mqstore/mqstore/commitlog/mappedfile"
 	"github.com/mqstore/mqstore/commitlog/record"
 	"github.com/mqstore/mqstore/consumequeue"
 )
@@ -64,7 +62,7 @@ func (s *reader) get(r GetRequest) (*GetResult, error) {
 	}
 	for {
 		first, end := q.MinOffset(), q.MaxOffset()
-		res := &GetResult{MinOffset: first, MaxOffset: end}
+		res := GetResult{MinOffset: first, MaxOffset: end}
 		switch {
 		case end == 0:
 			res.Status, res.NextBeginOffset = NoMessageInQueue, corrected(0)
@@ -82,175 +80,15 @@ func (s *reader) get(r GetRequest) (*GetResult, error) {
 				}
 				perFile := q.UnitsPerFile()
 				res.Status, res.NextBeginOffset = OffsetFoundNull, corrected(r.Offset+perFile-r.Offset%perFile)
-				return res, nil
+				break
 			} else if err != nil {
 				return nil, err
 			}
-			defer units.Release()
-			if err := s.scanUnits(r, q, units, max(maxPhy, s.log.MaxPhyOffset()), res); err != nil {
-				res.Release()
-				return nil, err
-			}
+			return s.scanUnits(&r, q, units, maxPhy, first, end)
 		}
-		return res, nil
+		answer := res // a get that finds something must not allocate for this
+		return &answer, nil
 	}
-}
-
-// scanUnits fills res from units, which start at r.Offset.
-func (s *reader) scanUnits(r GetRequest, q *consumequeue.Queue, units consumequeue.Units, maxPhy int64, res *GetResult) error {
-	maxMessages := r.MaxMessages
-	if maxMessages == 0 {
-		maxMessages = defaultMaxMessages
-	}
-	memory, ratio := s.o.MemorySize, int64(s.o.AccessInMemoryMaxRatio)
-	inMemory := memory/100*ratio + memory%100*ratio/100 // memory*ratio/100 that cannot overflow
-	scan := min(units.Len(), (max(minScanBytes, min(maxMessages, units.Len())*consumequeue.UnitSize)+consumequeue.UnitSize-1)/consumequeue.UnitSize)
-	expected := min(scan, max(maxMessages, 1), s.o.MaxTransferMessagesInMemory)
-	held := make([]mappedfile.View, 0, expected)
-	res.Records, res.QueueOffsets = make([]View, 0, expected), make([]int64, 0, expected)
-	release := func() {
-		for _, v := range held {
-			v.Release()
-		}
-	}
-	res.Status = NoMatchedMessage
-	var lastPhy int64
-	skipUntil := int64(-1)
-	i := 0
-	for ; i < scan; i++ {
-		u := units.At(i)
-		lastPhy = u.PhyOffset
-		if !u.Valid() && !u.IsFiller() { // not to be taken for one of a deleted record
-			release()
-			return s.malformedUnit(q, r.Offset+int64(i), u)
-		}
-		if u.PhyOffset < skipUntil {
-			continue
-		}
-		if s.full(res, maxMessages, int(u.Size), maxPhy-u.PhyOffset > inMemory) {
-			break
-		}
-		tagsCode, known, ext := u.TagsCode, true, (*ExtUnit)(nil)
-		if u.IsExtAddress() {
-			switch x, err := q.Ext(u.TagsCode); {
-			case err == nil:
-				tagsCode, ext = x.TagsCode, &ExtUnit{TagsCode: x.TagsCode, StoreTimestamp: x.StoreTime, Bitmap: x.Bitmap}
-			default:
-				tagsCode, known = 0, false
-			}
-		}
-		if r.Filter != nil && !r.Filter.MatchUnit(tagsCode, known, ext) {
-			if len(res.Records) == 0 {
-				res.Status = NoMatchedMessage
-			}
-			continue
-		}
-		v, err := s.view(q, u)
-		if errors.Is(err, ErrNotFound) {
-			if len(res.Records) == 0 {
-				res.Status = MessageWasRemoving
-			}
-			skipUntil = rollNext(u.PhyOffset, s.log.SegmentSize())
-			continue
-		} else if err != nil {
-			release()
-			return err
-		}
-		if r.Filter != nil && !r.Filter.MatchRecord(v.Bytes) {
-			v.Release()
-			if len(res.Records) == 0 {
-				res.Status = NoMatchedMessage
-			}
-			continue
-		}
-		held = append(held, v)
-		res.Records = append(res.Records, View{Bytes: v.Bytes, PhyOffset: u.PhyOffset})
-		res.QueueOffsets = append(res.QueueOffsets, r.Offset+int64(i))
-		res.Bytes += int(u.Size)
-		res.Status = Found
-		skipUntil = -1
-	}
-	res.NextBeginOffset = r.Offset + int64(i)
-	res.SuggestSlave = maxPhy-lastPhy > inMemory
-	if len(held) > 0 {
-		res.release = release
-	}
-	return nil
-}
-
-// malformedUnit is damage of a queue's file.
-func (s *reader) malformedUnit(q *consumequeue.Queue, queueOffset int64, u consumequeue.Unit) error {
-	return &CorruptError{Path: q.Dir(), Offset: queueOffset * consumequeue.UnitSize, Err: fmt.Errorf("unit %d of %s/%d is none (physical offset %d, %d bytes); "+
-		"the log may be whole: open the store with Options.IgnoreSummary to have the queue compared with it and built again", queueOffset, q.Topic(), q.ID(), u.PhyOffset, u.Size)}
-}
-
-// full reports whether a batch that holds something already has no room for one more record of size bytes.
-func (s *reader) full(res *GetResult, maxMessages, size int, inDisk bool) bool {
-	n := len(res.Records)
-	switch {
-	case n == 0:
-		return false
-	case n >= maxMessages:
-		return true
-	case inDisk:
-		return res.Bytes+size > s.o.MaxTransferBytesInDisk || n >= s.o.MaxTransferMessagesInDisk
-	}
-	return res.Bytes+size > s.o.MaxTransferBytesInMemory || n >= s.o.MaxTransferMessagesInMemory
-}
-
-// rollNext is the start of the segment behind the one that holds phyOffset.
-func rollNext(phyOffset, segmentSize int64) int64 {
-	return phyOffset + segmentSize - phyOffset%segmentSize
-}
-
-// Field positions of a record that tell whether it is the one a unit points at (spec/commitlog-format.md 1.3).
-const (
-	posTotalSize = 0
-	posMagic     = 4
-	posPhyOffset = 28
-	minRecord    = 91
-)
-
-// view is the record that u points at: ErrNotFound if retention removed it, damage if it is not there.
-func (s *reader) view(q *consumequeue.Queue, u consumequeue.Unit) (mappedfile.View, error) {
-	damage := func(why string) error {
-		return &CorruptError{Path: s.o.CommitLogDir, Offset: u.PhyOffset, Err: fmt.Errorf("a unit of %s/%d points here, at %d bytes, but %s", q.Topic(), q.ID(), u.Size, why)}
-	}
-	if u.Size < minRecord {
-		if u.IsFiller() || u.PhyOffset < s.log.MinPhyOffset() {
-			return mappedfile.View{}, ErrNotFound
-		}
-		return mappedfile.View{}, damage("no record is that small")
-	}
-	v, err := s.log.View(u.PhyOffset, int(u.Size))
-	switch {
-	case errors.Is(err, mappedfile.ErrNotFound):
-		if u.IsFiller() || u.PhyOffset < s.log.MinPhyOffset() {
-			return v, ErrNotFound
-		}
-		return v, damage(fmt.Sprintf("the log holds [%d, %d)", s.log.MinPhyOffset(), s.log.MaxPhyOffset()))
-	case err != nil:
-		return v, err
-	}
-	b := v.Bytes
-	magic := binary.BigEndian.Uint32(b[posMagic:])
-	switch {
-	case magic != record.MagicV1 && magic != record.MagicV2:
-		err = damage(fmt.Sprintf("there is no record (magic %#x)", magic))
-	case binary.BigEndian.Uint32(b[posTotalSize:]) != uint32(u.Size):
-		err = damage(fmt.Sprintf("the record there has %d bytes", binary.BigEndian.Uint32(b[posTotalSize:])))
-	case binary.BigEndian.Uint64(b[posPhyOffset:]) != uint64(u.PhyOffset):
-		err = damage(fmt.Sprintf("the record there says that it lies at %d", binary.BigEndian.Uint64(b[posPhyOffset:])))
-	case s.o.VerifyReads:
-		if _, derr := record.Decode(b); derr != nil {
-			err = damage("it is damaged: " + derr.Error())
-		}
-	}
-	if err != nil {
-		v.Release()
-		return mappedfile.View{}, err
-	}
-	return v, nil
 }
 
 // MinOffset is the first queue offset held; 0 for an unknown queue.

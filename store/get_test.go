@@ -465,3 +465,37 @@ func TestClosedStoreSaysSo(t *testing.T) {
 	s.Stats() // must not crash
 	s.Queues()
 }
+
+// What a get answers fits together, also while the queue grows: a consumer that goes on at NextBeginOffset, and the end that it was told, are of one moment.
+func TestAnAnswerNeverGoesBeyondTheEndThatItNames(t *testing.T) {
+	s := open(t, t.TempDir(), store.Options{SegmentSize: 16 << 20})
+	put(t, s, message("T", 0, "x"))
+	settle(t, s, "T", 0, 1)
+	const n = 20_000
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range n {
+			if _, err := s.Put(bg, message("T", 0, "x")); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	for running := true; running; {
+		select {
+		case <-done:
+			running = false
+		default:
+		}
+		r, err := s.Get(bg, store.GetRequest{Topic: "T", Offset: s.MaxOffset("T", 0) - 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.NextBeginOffset > r.MaxOffset {
+			t.Fatalf("next %d, but the end is %d", r.NextBeginOffset, r.MaxOffset)
+		}
+		r.Release()
+	}
+	<-done
+}

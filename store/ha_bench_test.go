@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,18 +14,25 @@ import (
 // pair is a master and its slave over loopback.
 func pair(b testing.TB, mo, so store.Options) (master, slave *store.DefaultMessageStore) {
 	mo.HA.ListenAddress = "127.0.0.1:0"
-	mo.SegmentSize, so.SegmentSize = 256<<20, 256<<20
-	mo.Index.Off, so.Index.Off = true, true
+	mo.SegmentSize = 256 << 20
+	mo.Index.Off = true
 	master = open(b, b.TempDir(), mo)
-	so.Role, so.HA.MasterAddress = store.Slave, master.Stats().HA.ListenAddress
+	return master, follow(b, master, master.Stats().HA.ListenAddress, so)
+}
+
+// follow opens a slave that reaches the master at address, and waits until the master knows it.
+func follow(b testing.TB, master *store.DefaultMessageStore, address string, so store.Options) *store.DefaultMessageStore {
+	so.SegmentSize = 256 << 20
+	so.Index.Off = true
+	so.Role, so.HA.MasterAddress = store.Slave, address
 	connected := make(chan struct{}, 100)
 	so.Events.MasterConnected = func(string) { connected <- struct{}{} }
-	slave = open(b, b.TempDir(), so)
+	slave := open(b, b.TempDir(), so)
 	<-connected
 	for r := put(b, master, message("T", 0, "first")); r.Status == store.SlaveNotAvailable; {
 		r = put(b, master, message("T", 0, "first"))
 	}
-	return master, slave
+	return slave
 }
 
 // roundTrip is the median time of 8 bytes there and back over a loopback connection: what no acknowledgement can be faster than.
@@ -36,19 +42,19 @@ func roundTrip(b testing.TB) time.Duration {
 		b.Fatal(err)
 	}
 	defer l.Close()
-	go func() {
-		if c, err := l.Accept(); err == nil {
-			io.Copy(struct{ io.Writer }{c}, c)
-			c.Close()
-		}
-	}()
-	c, err := net.Dial("tcp", l.Addr().String())
+	go echo(l)
+	return roundTripOf(b, l.Addr().String(), 2000)
+}
+
+// roundTripOf is the same of a number of times over a line of whoever sends back what it gets.
+func roundTripOf(b testing.TB, address string, times int) time.Duration {
+	c, err := net.Dial("tcp", address)
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer c.Close()
 	var buf [8]byte
-	took := make([]time.Duration, 2000)
+	took := make([]time.Duration, times)
 	for i := range took {
 		begin := time.Now()
 		c.Write(buf[:])
@@ -62,39 +68,27 @@ func roundTrip(b testing.TB) time.Duration {
 }
 
 // BenchmarkSyncMasterPut is puts of 128 B that a slave on the same machine acknowledges, beside the loopback round trip.
-// x-rtt is the median latency in round trips; ratio is the rate as a part of producers ÷ that latency at one producer.
+// x-rtt is the median latency in round trips; ratio is the rate as a part of producers ÷ that latency at one producer;
+// cpu-ns/put is the processor time of both sides together, dispatch included; puts/frame is how many share a frame.
 func BenchmarkSyncMasterPut(b *testing.B) {
 	body := string(make([]byte, 128))
 	var alone time.Duration // median latency of one producer
 	for _, producers := range []int{1, 8, 64} {
 		b.Run(fmt.Sprintf("body=128/producers=%d", producers), func(b *testing.B) {
 			rtt := roundTrip(b)
-			master, _ := pair(b, store.Options{Role: store.SyncMaster}, store.Options{})
-			took := make([]time.Duration, b.N)
-			var group sync.WaitGroup
-			b.ReportAllocs()
-			b.ResetTimer()
-			begin := time.Now()
-			for id := range producers {
-				group.Go(func() {
-					m := message("T", int32(id), body)
-					for i := id; i < b.N; i += producers {
-						start := time.Now()
-						if r, err := master.Put(bg, m); err != nil || r.Status != store.PutOK {
-							b.Error(r.Status, err)
-						}
-						took[i] = time.Since(start)
-					}
-				})
-			}
-			group.Wait()
-			rate := float64(b.N) / time.Since(begin).Seconds()
-			b.StopTimer()
-			slices.Sort(took)
+			master, slave := pair(b, store.Options{Role: store.SyncMaster}, store.Options{})
+			frames := slave.Stats().HA.Following.Frames
+			before := processorTime()
+			took, rate := producing(b, master, body, producers)
+			used := processorTime() - before
 			p50 := took[len(took)/2]
 			if producers == 1 {
 				alone = p50
 			}
+			if used > 0 {
+				b.ReportMetric(float64(used.Nanoseconds())/float64(b.N), "cpu-ns/put")
+			}
+			b.ReportMetric(float64(b.N)/float64(slave.Stats().HA.Following.Frames-frames), "puts/frame")
 			b.ReportMetric(rate, "puts/s")
 			b.ReportMetric(float64(rtt.Nanoseconds()), "rtt-ns")
 			b.ReportMetric(float64(p50.Nanoseconds()), "p50-ns")
@@ -104,6 +98,7 @@ func BenchmarkSyncMasterPut(b *testing.B) {
 			}
 		})
 	}
+	var without float64 // puts/s
 	for _, slave := range []bool{false, true} {
 		b.Run(fmt.Sprintf("body=128/inflight=1024/slave=%v", slave), func(b *testing.B) {
 			var master *store.DefaultMessageStore
@@ -123,13 +118,20 @@ func BenchmarkSyncMasterPut(b *testing.B) {
 				}
 				flying[i%len(flying)] = master.PutAsync(m)
 			}
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "puts/s")
+			rate := float64(b.N) / b.Elapsed().Seconds()
+			b.ReportMetric(rate, "puts/s")
+			if !slave {
+				without = rate
+			} else if without > 0 {
+				b.ReportMetric(rate/without, "x-without-slave")
+			}
 		})
 	}
 }
 
 // BenchmarkReplicate is a log of 1 KiB messages that a slave catches up with, beside a raw loopback connection with writes of 256 KiB.
 func BenchmarkReplicate(b *testing.B) {
+	var raw float64 // bytes/s
 	b.Run("raw-loopback", func(b *testing.B) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -163,6 +165,7 @@ func BenchmarkReplicate(b *testing.B) {
 		}
 		c.Close()
 		<-done
+		raw = float64(b.N) * (1 << 20) / b.Elapsed().Seconds()
 	})
 	b.Run("body=1k", func(b *testing.B) {
 		master, slave := pair(b, store.Options{}, store.Options{})
@@ -180,6 +183,10 @@ func BenchmarkReplicate(b *testing.B) {
 		if err := slave.UpdateHaMasterAddress(master.Stats().HA.ListenAddress); err != nil {
 			b.Fatal(err)
 		}
+		behind := master.MaxPhyOffset() - slave.MaxPhyOffset()
 		<-slave.Grown(master.MaxPhyOffset() - 1)
+		if raw > 0 {
+			b.ReportMetric(float64(behind)/b.Elapsed().Seconds()/raw, "x-raw")
+		}
 	})
 }

@@ -29,7 +29,7 @@ type HAOptions struct {
 
 	SlaveTimeout  time.Duration // a SyncMaster's put is answered FlushSlaveTimeout if no slave has it after this (slaveTimeout); default 3 s
 	FallBehindMax int64         // with no slave less than so many bytes behind it is answered SlaveNotAvailable at once (haSlaveFallbehindMax); default 256 MiB
-	RequiredAcks  int           // slaves that must have a message; default 1, which is the original
+	RequiredAcks  int           // slaves that must have a message; default 1, which is the original. A slave counts once, also while a dead connection of it is not found out yet (Housekeeping); of several slaves on one host, which then cannot be told apart, those count that have reported since the last of them connected
 
 	BatchSize      int           // largest frame to a classic slave (haTransferBatchSize); default 32 KiB, at most 4 MiB - 12
 	Heartbeat      time.Duration // sent when nothing else was for longer (haSendHeartbeatInterval); default 5 s
@@ -40,7 +40,8 @@ type HAOptions struct {
 	// with SyncFlush at once, with AsyncFlush every FlushEvery, which is how long the master's puts then take.
 	ReportFlushed bool
 
-	Dial func(ctx context.Context, network, address string) (net.Conn, error) // how a slave connects; default net.Dialer
+	Dial   func(ctx context.Context, network, address string) (net.Conn, error) // how a slave connects; default net.Dialer
+	Jitter func() float64                                                       // in [0, 1): spreads a slave's attempts to connect between half the back-off and all of it; default random
 }
 
 // HAExtended is what both sides of the extended protocol must know of each other.
@@ -189,5 +190,5 @@ func (o *HAOptions) masterOptions(segmentSize int64, id storeID) ha.MasterOption
 }
 
 func (o *HAOptions) slaveOptions(id storeID) ha.SlaveOptions {
-	return ha.SlaveOptions{Master: o.MasterAddress, Heartbeat: o.Heartbeat, Silence: o.Housekeeping, ReportFlushed: o.ReportFlushed, Dial: o.Dial, Extended: o.extended(id)}
+	return ha.SlaveOptions{Master: o.MasterAddress, Heartbeat: o.Heartbeat, Silence: o.Housekeeping, ReportFlushed: o.ReportFlushed, Dial: o.Dial, Jitter: o.Jitter, Extended: o.extended(id)}
 }

@@ -27,6 +27,8 @@ type SlaveStats struct {
 	Sent     int64 // up to which it was sent
 	Lag      int64 // bytes of the log that it has not acknowledged
 	Bytes    int64 // of the log, sent
+
+	LagTime time.Duration // for how long the oldest message that it has not acknowledged has been in the log; 0 if there is none
 }
 
 // FollowStats is a slave's own view.
@@ -52,7 +54,11 @@ func (s *DefaultMessageStore) haStats() HAStats {
 		m := r.master.Stats()
 		st.SlaveFallBehind, st.MaxAck, st.Accepted, st.Refused = m.SlaveFallBehind, m.MaxAck, m.Accepted, m.Refused
 		for _, c := range m.Connections {
-			st.Slaves = append(st.Slaves, SlaveStats(c))
+			one := SlaveStats{Peer: c.Peer, Extended: c.Extended, Since: c.Since, Reported: c.Reported, Ack: c.Ack, Sent: c.Sent, Lag: c.Lag, Bytes: c.Bytes}
+			if c.Reported {
+				one.LagTime = s.lagTime(c.Ack)
+			}
+			st.Slaves = append(st.Slaves, one)
 		}
 	}
 	if st.Role == Slave && r.slave != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/mqstore/mqstore/commitlog/mappedfile"
 	"github.com/mqstore/mqstore/commitlog/mappedfile/faultfs"
 	"github.com/mqstore/mqstore/commitlog/record"
+	"github.com/mqstore/mqstore/conformance/effort"
 	"github.com/mqstore/mqstore/store"
 )
 
@@ -360,7 +361,7 @@ func TestLookingAtALiveStoreBearsFilesThatGo(t *testing.T) {
 
 // Segments that fill while others are deleted may go in the same call. What their queues number by must be on disk before, also then.
 func TestQueuesAreOnDiskBeforeAnySegmentOfACallIsDeleted(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range effort.Seeds(t, 5, 20) {
 		fsys := faultfs.New()
 		s := open(t, "/store", store.Options{FS: fsys, SegmentSize: 4096, FlushMode: store.SyncFlush, NoBackground: true})
 		fillSome := func(topic string) {

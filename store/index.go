@@ -420,6 +420,11 @@ func (s *DefaultMessageStore) IndexStep(max int) (n int, err error) {
 	case !s.o.NoBackground:
 		return 0, errors.New("store: IndexStep is for stores that were opened with Options.NoBackground: this one indexes by itself")
 	}
+	s.stepMu.index.Lock()
+	defer s.stepMu.index.Unlock()
+	if s.closing.Load() {
+		return 0, ErrClosed
+	}
 	return s.index.step(max)
 }
 

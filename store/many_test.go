@@ -7,8 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -68,15 +68,15 @@ func TestTenThousandQueuesAreCheap(t *testing.T) {
 	dir := t.TempDir()
 	manyQueues(t, dir, n)
 	disk := diskBytes(t, filepath.Join(dir, "consumequeue"))
-	runtime.GC()
+	debug.FreeOSMemory() // garbage is resident, too
 	rss, heap := residentBytes(t), heapBytes()
 	begin := time.Now()
 	s := openMany(t, dir, n)
 	took := time.Since(begin)
-	runtime.GC()
+	debug.FreeOSMemory()
 	rss, heap = residentBytes(t)-rss, heapBytes()-heap
 	t.Logf("%d queues open in %v, with %.1f MB of memory, %.1f MB of them heap; they take %.1f MB of disk", n, took.Round(time.Millisecond), float64(rss)/1e6, float64(heap)/1e6, float64(disk)/1e6)
-	if most := int64(300<<20) * int64(n) / 10000; rss > most || heap > most {
+	if most := int64(300<<20) * int64(n) / 10000; rss > most && effort.Current() != effort.Race || heap > most { // a race run has the detector's memory, too
 		t.Errorf("%d bytes of memory, %d of them heap; at most %d", rss, heap, most)
 	}
 	if most := int64(1<<30) * int64(n) / 10000; disk > most {
@@ -135,9 +135,7 @@ func diskBytes(t testing.TB, dir string) (n int64) {
 		if err != nil {
 			return err
 		}
-		if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-			n += st.Blocks * 512
-		}
+		n += occupied(fi)
 		return nil
 	})
 	if err != nil {

@@ -200,7 +200,7 @@ type GetResult struct {
 	Bytes                int     // of all records
 	SuggestSlave         bool    // the consumer is so far behind that its data is likely not in memory: a slave should serve it
 
-	release func()
+	batch *batch // nil: of another implementation, or without records
 }
 
 // Release gives the views back. The records, and messages decoded from them, must not be touched afterwards. A second call does nothing.
@@ -208,19 +208,21 @@ func (r *GetResult) Release() {
 	if r == nil {
 		return
 	}
-	releaseAll(r.Records, r.release)
-	r.Records, r.release = nil, nil
+	releaseAll(r.Records)
+	if b := r.batch; b != nil {
+		b.release()
+	}
+	r.Records, r.batch = nil, nil
 }
 
 // Messages decodes the records. Their bodies and properties are views: valid until Release.
 func (r *GetResult) Messages() ([]*record.Message, error) { return decodeAll(r.Records) }
 
-func releaseAll(views []View, then func()) {
-	for _, v := range views {
-		v.Release()
-	}
-	if then != nil {
-		then()
+func releaseAll(views []View) {
+	for i := range views {
+		if release := views[i].release; release != nil {
+			release()
+		}
 	}
 }
 
@@ -315,7 +317,7 @@ func (r *QueryResult) Release() {
 	if r == nil {
 		return
 	}
-	releaseAll(r.Records, nil)
+	releaseAll(r.Records)
 	r.Records = nil
 }
 

@@ -29,6 +29,9 @@ type Broker struct {
 	DeleteWhen    []int         // hours of the day, default 4
 	MaxDiskRatio  int           // diskMaxUsedSpaceRatio in percent, default 75, clamped to 10..95
 	CleanForcibly bool          // cleanFileForciblyEnable, default true
+
+	Extended  BrokerExtended // replication with TLS and a token between two of this engine
+	NoClassic bool           // mqstore.ha.classic=false: no listener for RocketMQ's replication
 }
 
 // UnknownKey is a line of a .properties file that has no effect, and why.
@@ -152,6 +155,9 @@ var brokerOnly = map[string]bool{
 
 func (p *properties) set(l propertyLine, last map[string]int) error {
 	key := l.key
+	if strings.HasPrefix(key, ownPrefix) {
+		return p.setOwn(l)
+	}
 	if right, ok := misspelt[key]; ok {
 		if _, ok := last[right]; ok {
 			p.report(l, right+" is set, too, and wins")

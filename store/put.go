@@ -26,7 +26,7 @@ func (s *DefaultMessageStore) Put(ctx context.Context, m *record.Message) (PutRe
 	if err := s.enter(); err != nil {
 		return PutResult{}, err
 	}
-	defer s.gate.RUnlock()
+	defer s.gate.leave()
 	r, err := s.append(ctx, m)
 	if err != nil {
 		s.counts.putFailures.Add(1)
@@ -37,7 +37,7 @@ func (s *DefaultMessageStore) Put(ctx context.Context, m *record.Message) (PutRe
 
 // enter passes the gate, without ever waiting there: only Close and a master that becomes a slave hold it, and a callback that puts within a put must not wait for a Close that waits for that put.
 func (s *DefaultMessageStore) enter() error {
-	if s.gate.TryRLock() {
+	if s.gate.enter() {
 		return nil
 	}
 	s.counts.putFailures.Add(1)
@@ -54,7 +54,7 @@ func (s *DefaultMessageStore) PutAsync(m *record.Message) *Future {
 	if err := s.enter(); err != nil {
 		return &Future{done: closedChan, err: err}
 	}
-	defer s.gate.RUnlock()
+	defer s.gate.leave()
 	r, err := s.append(context.Background(), m)
 	if err != nil {
 		s.counts.putFailures.Add(1)
@@ -62,7 +62,8 @@ func (s *DefaultMessageStore) PutAsync(m *record.Message) *Future {
 	}
 	w := s.waitsFor(&r, m)
 	if !w.flush && !w.slaves {
-		return &Future{done: closedChan, res: r}
+		r, err := s.unawaited(r)
+		return &Future{done: closedChan, res: r, err: err}
 	}
 	return s.futures.add(r, w)
 }
@@ -72,7 +73,7 @@ func (s *DefaultMessageStore) PutBatch(ctx context.Context, m *record.Message, i
 	if err := s.enter(); err != nil {
 		return PutResult{}, err
 	}
-	defer s.gate.RUnlock()
+	defer s.gate.leave()
 	r, err := s.appendBatch(ctx, m, items)
 	if err != nil {
 		s.counts.putFailures.Add(1)
@@ -191,7 +192,8 @@ func (s *DefaultMessageStore) check(m *record.Message) error {
 		return fmt.Errorf("%w: topic %q cannot be the name of a directory, as its queues need", ErrMessageIllegal, m.Topic)
 	}
 	if n := len(m.Topic); n == 0 || n > math.MaxInt8 { // refused here if the log will: a topic that is no topic must not get a counter, which is for ever
-		if err := m.Check(record.Limits{MaxMessageSize: s.o.MaxMessageSize, AllowV2: s.o.AllowV2}); err != nil {
+		topic := record.Message{Topic: m.Topic, Version: m.Version} // alone: what else is wrong with m has its own place in the order
+		if err := topic.Check(record.Limits{AllowV2: s.o.AllowV2}); err != nil {
 			return s.appendFailed(m, err)
 		}
 	}
@@ -210,14 +212,14 @@ func (s *DefaultMessageStore) appended(a commitlog.AppendResult) {
 
 // appendFailed says what became of m.
 func (s *DefaultMessageStore) appendFailed(m *record.Message, err error) error {
+	if flushErr := s.log.Err(); flushErr != nil {
+		s.flushFailed(flushErr)
+		return fmt.Errorf("%w: %w: %w", ErrServiceNotAvailable, ErrFlushFailed, flushErr)
+	}
 	if errors.Is(err, mappedfile.ErrDiskFull) {
 		err = fmt.Errorf("put to %s/%d: %w (free space, or Flush and DeleteExpired; puts succeed again at once)", m.Topic, m.QueueID, refused(err))
 		s.diskFull(err)
 		return err
-	}
-	if flushErr := s.log.Err(); flushErr != nil {
-		s.flushFailed(flushErr)
-		return fmt.Errorf("%w: %w: %w", ErrServiceNotAvailable, ErrFlushFailed, flushErr)
 	}
 	if m.Topic == "" {
 		return fmt.Errorf("put: %w", refused(err))
@@ -257,7 +259,7 @@ func (s *DefaultMessageStore) answer(ctx context.Context, r PutResult, m *record
 	w := s.waitsFor(&r, m)
 	switch {
 	case !w.slaves && !w.flush:
-		return r, nil
+		return s.unawaited(r)
 	case !w.slaves:
 		return s.awaitFlush(ctx, r)
 	}
@@ -272,6 +274,14 @@ func (s *DefaultMessageStore) answer(ctx context.Context, r PutResult, m *record
 	if err := s.replication.master.WaitAcked(timed, r.end()); err != nil {
 		r.Status = FlushSlaveTimeout
 		return r, ctx.Err()
+	}
+	return r, nil
+}
+
+// unawaited answers a put that waits for nothing: what the log has it keeps when this process ends.
+func (s *DefaultMessageStore) unawaited(r PutResult) (PutResult, error) {
+	if err := s.log.WriteOut(); err != nil {
+		return r, s.putFlushFailed(&r, err)
 	}
 	return r, nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/mqstore/mqstore/checkpoint"
 	"github.com/mqstore/mqstore/commitlog/mappedfile/faultfs"
 	"github.com/mqstore/mqstore/commitlog/record"
+	"github.com/mqstore/mqstore/conformance/effort"
 	"github.com/mqstore/mqstore/store"
 )
 
@@ -559,7 +560,7 @@ func TestSyncMasterWithoutASlaveSaysSo(t *testing.T) {
 func TestPutsAreRefusedWhileAnAppendHoldsTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := faultfs.New()
-		s := open(t, "/store", store.Options{FS: fsys, NoBackground: true})
+		s := open(t, "/store", store.Options{FS: fsys, NoBackground: true, PutBusyAfter: time.Second})
 		put(t, s, message("T", 0, strings.Repeat("b", 60000)))
 		gate := make(chan struct{})
 		fsys.SetHook(func(op faultfs.Op) error {
@@ -659,18 +660,22 @@ func copyLog(t testing.TB, master, slave *store.DefaultMessageStore, n int) {
 	}
 }
 
-// Raw bytes on a master use queue offsets, too: the next put goes on behind them.
+// Raw bytes on a master use queue offsets, too: the next put goes on behind them, also when they are dispatched before the call that appended them has returned.
 func TestPutGoesOnBehindRawBytes(t *testing.T) {
 	other, s := open(t, t.TempDir(), store.Options{}), open(t, t.TempDir(), store.Options{})
-	for range 10 {
-		put(t, other, message("T", 0, "x"))
-	}
-	if _, err := s.Put(bg, message("T", 0, strings.Repeat("b", 100_000))); !errors.Is(err, store.ErrMessageIllegal) {
-		t.Fatal(err) // and the queue's counter stands at 0 from now on
-	}
-	copyLog(t, other, s, 1<<20)
-	if r := put(t, s, message("T", 0, "y")); r.QueueOffset != 10 {
-		t.Fatalf("queue offset %d was given twice", r.QueueOffset)
+	for round := range effort.N(50, 300) {
+		topic := fmt.Sprint("T", round)
+		if _, err := s.Put(bg, message(topic, 0, strings.Repeat("b", 100_000))); !errors.Is(err, store.ErrMessageIllegal) {
+			t.Fatal(err) // and the queue's counter stands at 0 from now on
+		}
+		for range 10 {
+			put(t, other, message(topic, 0, "x"))
+		}
+		copyLog(t, other, s, 1<<20)
+		if r := put(t, s, message(topic, 0, "y")); r.QueueOffset != 10 {
+			t.Fatalf("round %d: queue offset %d was given twice", round, r.QueueOffset)
+		}
+		copyLog(t, s, other, 1<<20)
 	}
 }
 

@@ -508,7 +508,9 @@ func TestExpiredMessagesAreNotFound(t *testing.T) {
 		at = append(at, put(t, s, keyed("T", i)).PhyOffset)
 	}
 	indexed(t, s)
-	settleAll(t, s)
+	for q := range int32(4) { // the index may be ahead of the queues
+		settle(t, s, "T", q, 500)
+	}
 	if _, err := s.Flush(); err != nil {
 		t.Fatal(err)
 	}
@@ -533,13 +535,6 @@ func TestExpiredMessagesAreNotFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(open(t, dir, o))
-}
-
-func settleAll(t *testing.T, s *store.DefaultMessageStore) {
-	t.Helper()
-	for _, q := range s.Queues() {
-		settle(t, s, q.Topic, q.QueueID, q.MaxOffset)
-	}
 }
 
 // What held the index up is told, once, and no more when it is over.

@@ -32,6 +32,7 @@ func (s *DefaultMessageStore) appendRaw(phyOffset int64, p []byte) error {
 			s.rawEnd.Store(end + int64(len(s.rawPart)))
 			return nil
 		}
+		s.rawBegun.Store(end + int64(len(s.rawPart)))
 		if err := s.log.AppendRaw(end, s.rawPart); err != nil {
 			s.rawPart = s.rawPart[:held]
 			return s.rawFailed(end, err)
@@ -43,6 +44,7 @@ func (s *DefaultMessageStore) appendRaw(phyOffset int64, p []byte) error {
 		phyOffset = end
 	}
 	n := wholeRecords(p, phyOffset, segment)
+	s.rawBegun.Store(phyOffset + int64(n))
 	if err := s.log.AppendRaw(phyOffset, p[:n]); err != nil {
 		return s.rawFailed(end, err)
 	}
@@ -56,7 +58,9 @@ func (s *DefaultMessageStore) appendRaw(phyOffset int64, p []byte) error {
 
 // rawFailed keeps what is held in step with a log that ended at before, and perhaps took a part of what it was given.
 func (s *DefaultMessageStore) rawFailed(before int64, err error) error {
-	if now := s.log.MaxPhyOffset(); now != before {
+	now := s.log.MaxPhyOffset()
+	s.rawBegun.Store(now)
+	if now != before {
 		s.rawPart = nil // it is behind what was not appended
 		s.rawEnd.Store(now)
 	}

@@ -23,6 +23,7 @@ type replication struct {
 
 	diverged    atomic.Pointer[error] // until bytes are appended again
 	divergences atomic.Int64
+	junction    junction
 
 	follow struct { // guarded by roleMu
 		stop context.CancelFunc // nil = not following
@@ -75,44 +76,34 @@ type haTarget struct{ s *DefaultMessageStore }
 func (h haTarget) MaxPhyOffset() int64 { return h.s.MaxPhyOffset() }
 
 func (h haTarget) AppendToCommitLog(phyOffset int64, p []byte) error {
+	r := &h.s.replication
+	if err := r.junction.fits(phyOffset, p, h.s.log.SegmentSize()); err != nil {
+		return err
+	}
 	err := h.s.AppendToCommitLog(phyOffset, p)
-	if err == nil && len(p) > 0 && h.s.replication.diverged.Load() != nil {
-		h.s.replication.diverged.Store(nil)
+	if err == nil && len(p) > 0 && !r.junction.open && r.diverged.Load() != nil {
+		r.diverged.Store(nil)
 	}
 	return err
 }
 
-// FlushedPhyOffset counts the held beginning of a record as flushed once everything before it is: it is not lost when it comes again, and no record is whole with it.
+// FlushedPhyOffset is where whole records end that are on disk. The held beginning of another one is on none, and goes before a connection begins (forgetPart).
 func (h haTarget) FlushedPhyOffset() int64 {
-	end := h.MaxPhyOffset()
-	if flushed := h.s.log.FlushedPhyOffset(); flushed < h.s.log.MaxPhyOffset() {
-		return min(flushed, end)
-	}
-	return end
-}
-
-// flushedPast is closed once FlushedPhyOffset() > past, or earlier.
-func (h haTarget) flushedPast(past int64) <-chan struct{} {
-	if h.FlushedPhyOffset() > past {
-		return closedChan
-	}
-	if written := h.s.log.MaxPhyOffset(); past >= written && past < h.MaxPhyOffset() {
-		return h.s.log.FlushedPast(written - 1)
-	}
-	return h.s.log.FlushedPast(past)
+	return min(h.s.log.FlushedPhyOffset(), h.s.log.MaxPhyOffset())
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Tail is the last whole record and what follows it: the beginning of another one.
+// Tail is the last whole record and what follows it, the beginning of another one; of what is too large for it the first part.
 func (h haTarget) Tail() (phyOffset int64, size int, crc uint32) {
 	h.s.rawMu.Lock()
 	defer h.s.rawMu.Unlock()
 	end := h.s.log.MaxPhyOffset()
 	at := h.s.lastRecord(end)
-	if at < 0 || end-at > ha.MaxTailSize {
+	if at < 0 {
 		return 0, 0, 0
 	}
+	end = min(end, at+ha.MaxTailSize)
 	for from := at; from < end; {
 		v, err := h.s.log.ViewRest(from)
 		if err != nil {
@@ -157,13 +148,15 @@ func (s *DefaultMessageStore) startReplication() (err error) {
 	o := &s.o.HA
 	var id storeID
 	if o.Extended != nil {
-		if id, err = s.identify(); err != nil {
+		if id, err = s.identify(s.Role()); err != nil {
 			return fmt.Errorf("identity of the store: %w", err)
 		}
 	}
 	so := o.slaveOptions(id)
 	target := haTarget{s}
-	so.FlushedPast = target.flushedPast
+	so.FlushedPast = s.log.FlushedPast
+	so.Begin = s.beginFollowing
+	so.Queues = &ha.SlaveQueues{Wanted: s.lacksBeginning, Begin: s.beginQueues}
 	so.Events = s.slaveEvents()
 	if r.slave, err = ha.NewSlave(target, so); err != nil {
 		return fmt.Errorf("options: HA: %w", err)
@@ -171,6 +164,7 @@ func (s *DefaultMessageStore) startReplication() (err error) {
 	source := haSource{s.log}
 	mo := o.masterOptions(s.log.SegmentSize(), id)
 	mo.RecordStart = source.recordStart
+	mo.Queues = s.queuesAt
 	mo.Events = s.masterEvents()
 	master, err := ha.NewMaster(source, mo)
 	if err != nil {
@@ -179,6 +173,7 @@ func (s *DefaultMessageStore) startReplication() (err error) {
 	if !o.listens() {
 		return nil
 	}
+	master.Copied(s.Role() == Slave)
 	r.master = master
 	if l := o.Listener; l != nil {
 		r.addresses.classic = l.Addr().String()
@@ -211,6 +206,13 @@ func (r *replication) stopMaster() {
 	}
 }
 
+// copied tells the master, if there is one, whether this store follows another one.
+func (r *replication) copied(on bool) {
+	if r.master != nil {
+		r.master.Copied(on)
+	}
+}
+
 // lookAgain wakes who waits for acknowledgements to show messages, after the role changed.
 func (r *replication) lookAgain() {
 	if r.master != nil {
@@ -229,6 +231,21 @@ func (s *DefaultMessageStore) startFollowing() {
 	r.follow.Go(func() { r.slave.Run(ctx) })
 }
 
+// beginFollowing is for each connection to a master, before it.
+func (s *DefaultMessageStore) beginFollowing() {
+	s.forgetPart()
+	end := s.log.MaxPhyOffset()
+	s.replication.junction.begin(s.log.WholePhyOffset() == end)
+}
+
+// forgetPart drops the beginning of a record that has not all come: its master sends it again, another one may have something else there.
+func (s *DefaultMessageStore) forgetPart() {
+	s.rawMu.Lock()
+	defer s.rawMu.Unlock()
+	s.rawPart = nil
+	s.rawEnd.Store(min(s.rawEnd.Load(), s.log.MaxPhyOffset()))
+}
+
 // stopFollowing ends the slave, if it runs, and forgets the beginning of a record that it held; the caller holds roleMu.
 func (s *DefaultMessageStore) stopFollowing() {
 	r := &s.replication
@@ -237,10 +254,7 @@ func (s *DefaultMessageStore) stopFollowing() {
 		r.follow.Wait()
 		r.follow.stop = nil
 	}
-	s.rawMu.Lock()
-	defer s.rawMu.Unlock()
-	s.rawPart = nil
-	s.rawEnd.Store(min(s.rawEnd.Load(), s.log.MaxPhyOffset()))
+	s.forgetPart()
 }
 
 func (s *DefaultMessageStore) masterEvents() ha.Events {
@@ -270,7 +284,7 @@ func (s *DefaultMessageStore) slaveEvents() ha.Events {
 	lost := func(master string, err error) {
 		log.Warn("no connection to the master", "dir", s.dir, "master", master, "err", err)
 		err = haError(err)
-		s.noteDivergence(err)
+		s.noteDivergence(unframed(err))
 		e.MasterLost(master, err)
 	}
 	return ha.Events{
@@ -281,7 +295,10 @@ func (s *DefaultMessageStore) slaveEvents() ha.Events {
 		},
 		Disconnected: lost,
 		Refused:      lost,
-		Warning:      func(master string, err error) { e.ReplicationWarning(master, err) },
+		Warning: func(master string, err error) {
+			log.Warn("replication", "dir", s.dir, "master", master, "err", err)
+			e.ReplicationWarning(master, err)
+		},
 	}
 }
 

@@ -58,8 +58,8 @@ func (s *DefaultMessageStore) promote(ctx context.Context, role Role) (err error
 			s.startFollowing()
 		}
 	}()
-	if err := s.healthy(); err != nil {
-		return err
+	if p := s.trouble.final.Load(); p != nil {
+		return fmt.Errorf("%w: %w", ErrServiceNotAvailable, *p)
 	}
 	if end, whole := s.log.MaxPhyOffset(), s.log.WholePhyOffset(); whole < end {
 		if err := s.log.TruncateTo(whole); err != nil {
@@ -75,7 +75,7 @@ func (s *DefaultMessageStore) promote(ctx context.Context, role Role) (err error
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		n, err := s.dispatcher.Step(dispatchBatch)
+		n, err := s.stepDispatch(dispatchBatch)
 		if err != nil {
 			return s.dispatchFailed(err)
 		}
@@ -89,18 +89,25 @@ func (s *DefaultMessageStore) promote(ctx context.Context, role Role) (err error
 			c.Set(q.MaxOffset())
 		}
 	}
+	if s.o.HA.Extended != nil {
+		id, err := s.identify(role)
+		if err != nil {
+			return fmt.Errorf("identity of the store: %w", fromBelow(err))
+		}
+		s.known(id)
+	}
+	s.replication.copied(false)
 	s.role.Store(uint32(role))
 	return nil
 }
 
 func (s *DefaultMessageStore) demote(from Role) {
 	s.role.Store(uint32(Slave))
+	s.replication.copied(true)
 	if from == SyncMaster {
 		s.lastAcks()
 	}
-	s.gate.Lock()
-	//lint:ignore SA2001 a barrier: puts that saw the old role are answered
-	s.gate.Unlock()
+	s.gate.pass() // puts that saw the old role are answered
 	s.replication.lookAgain()
 	s.startFollowing()
 }

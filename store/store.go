@@ -27,8 +27,8 @@ type DefaultMessageStore struct {
 	dir  string
 	lock io.Closer
 
-	// gate is held for reading by each put from its checks to its answer; Close passes through it for writing, once closing is set.
-	gate    sync.RWMutex
+	// gate is held by each put from its checks to its answer; Close passes it, once closing is set.
+	gate    gate
 	closing atomic.Bool
 
 	counters    *counters
@@ -36,6 +36,7 @@ type DefaultMessageStore struct {
 	cursor      *commitlog.Cursor
 	index       *indexer // nil: off
 	dispatching progress
+	rawBegun    atomic.Int64 // raw bytes may be in the log up to here: set before they are, since dispatch sees them at once
 	rawEnd      atomic.Int64 // raw bytes were received up to here
 	rawPart     []byte       // the last of them, which are no whole record yet; guarded by rawMu
 	rawMu       sync.Mutex   // one AppendToCommitLog at a time
@@ -46,13 +47,17 @@ type DefaultMessageStore struct {
 	arrivals    arrivals
 	retainMu    sync.Mutex // one DeleteExpired at a time
 	checkMu     sync.Mutex // one CheckpointStep at a time
-	sealed      bool       // Close has written the last checkpoint; guarded by checkMu
-	page        checkpoint.Page
-	recovered   int64                       // recovery gave every record below its unit
-	next        map[recovery.QueueKey]int64 // queue offsets that recovery knew to come next, also of queues that are gone
-	unchecked   bool                        // SkipQueueCheck: queues may lack units, so no summary may vouch for them
-	report      RecoveryReport
-	warnings    []string
+	stepMu      struct {   // one step of a dispatcher at a time, whoever makes it: with NoBackground puts, DispatchStep, SetRole and Close all do
+		queues, index sync.Mutex
+	}
+	sealed    bool // Close has written the last checkpoint; guarded by checkMu
+	page      checkpoint.Page
+	recovered int64                       // recovery gave every record below its unit
+	next      map[recovery.QueueKey]int64 // queue offsets that recovery knew to come next, also of queues that are gone
+	unsettled bool                        // recovery left the first checkpoint to us
+	unchecked bool                        // SkipQueueCheck: queues may lack units, so no summary may vouch for them
+	report    RecoveryReport
+	warnings  []string
 
 	counts struct {
 		puts, putFailures, putBytes atomic.Int64
@@ -64,6 +69,7 @@ type DefaultMessageStore struct {
 }
 
 // Open opens the store in dir, and creates it if dir is missing or empty. It recovers what an unclean exit left behind: on return everything in the log can be read.
+// With SyncFlush, or NoBackground, it is also durable then; with AsyncFlush what had not been synced is so after the first flush, which comes by itself (FlushedPhyOffset tells), unless something was cut.
 //
 // Errors (errors.Is): ErrLocked (the message names the holder), ErrCorrupt (*CorruptError has the place; nothing was changed), ErrNotAStore, ErrUnsupported (a directory of a kind that this version must not write), ErrDiskFull, fs.ErrPermission.
 func Open(dir string, o Options) (_ *DefaultMessageStore, err error) {
@@ -90,7 +96,7 @@ func Open(dir string, o Options) (_ *DefaultMessageStore, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", dir, fromBelow(err))
 	}
-	s := &DefaultMessageStore{dir: dir, lock: lock}
+	s := &DefaultMessageStore{dir: dir, lock: lock, gate: newGate()}
 	defer func() {
 		if err != nil {
 			s.abandon()
@@ -108,7 +114,15 @@ func Open(dir string, o Options) (_ *DefaultMessageStore, err error) {
 	s.role.Store(uint32(o.Role))
 	s.page, s.warnings = opened.Page, append(foreign, warnings...)
 	s.report = reportOf(opened.Report, time.Since(begin))
+	s.unsettled = opened.Unsettled
 	s.recovered, s.unchecked, s.next = opened.Dispatched, opened.Report.QueuesUnchecked, opened.NextOffsets
+	indexes, err := setIndexFilesAside(o.FS, dir, opened.Report.End)
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", dir, fromBelow(err))
+	}
+	if len(indexes) > 0 {
+		s.warnings = append(s.warnings, fmt.Sprintf("RocketMQ's index files of what was cut at %d were set aside: %v; queries here do not need them, for RocketMQ mqstore index-export makes new ones", opened.Report.End, indexes))
+	}
 	for _, w := range s.warnings {
 		o.Logger.Warn(w, "dir", dir)
 	}
@@ -195,6 +209,7 @@ func recoverDirectory(dir string, o *Options, delay record.DelayTable, readOnly 
 		SkipQueueCheck: o.SkipQueueCheck,
 		ReadOnly:       readOnly,
 		IgnoreSummary:  o.IgnoreSummary,
+		Later:          o.FlushMode != SyncFlush && !o.NoBackground, // nobody waits for a flush, and one comes
 		Progress:       o.Progress,
 	})
 	if err != nil {
@@ -228,7 +243,11 @@ func reportOf(r recovery.Report, took time.Duration) RecoveryReport {
 }
 
 func warningsOf(r recovery.Report) (w []string) {
-	switch {
+	switch announced := errors.Is(r.DroppedReason, commitlog.ErrAnnounced); {
+	case r.DroppedBytes > 0 && announced && len(r.Quarantine) == 0: // opened read-only
+		w = append(w, fmt.Sprintf("the log is read up to %d only, where a truncation was announced and interrupted: Open finishes it, cuts the %d bytes with %d whole records behind, and keeps them in quarantine/", r.End, r.DroppedBytes, r.DroppedRecords))
+	case r.DroppedBytes > 0 && announced:
+		w = append(w, fmt.Sprintf("a truncation of the log to %d had been announced and interrupted, and was finished: the %d bytes behind, with %d whole records, are kept in %v", r.End, r.DroppedBytes, r.DroppedRecords, r.Quarantine))
 	case r.DroppedBytes > 0 && r.DroppedRecords > 0 && len(r.Quarantine) == 0: // opened read-only, with DamageCut
 		w = append(w, fmt.Sprintf("the log is read up to %d only, where it is damaged (%v): behind lie %d bytes with %d whole records, which Open would refuse to give up", r.End, r.DroppedReason, r.DroppedBytes, r.DroppedRecords))
 	case r.DroppedBytes > 0 && len(r.Quarantine) == 0: // opened read-only
@@ -324,11 +343,18 @@ func (s *DefaultMessageStore) runFlush(ctx context.Context) {
 	defer queues.Stop()
 	check := time.NewTicker(s.o.CheckpointEvery)
 	defer check.Stop()
+	first := make(chan struct{})
+	if s.unsettled {
+		close(first)
+	}
 	for {
 		var err error
 		select {
 		case <-ctx.Done():
 			return
+		case <-first:
+			first = nil
+			err = s.CheckpointStep()
 		case <-queues.C:
 			if err = s.log.Err(); err == nil {
 				err = s.flushQueues()
@@ -357,7 +383,7 @@ func (s *DefaultMessageStore) FlushStep() (flushed int64, err error) {
 	if err != nil {
 		s.flushFailed(err)
 	}
-	s.futures.step(s.o.Now())
+	s.futures.step(s.futures.now())
 	if err == nil {
 		if err = s.flushQueues(); err != nil {
 			s.flushFailed(err)
@@ -379,7 +405,7 @@ func (s *DefaultMessageStore) Flush() (flushed int64, err error) {
 		s.flushFailed(err)
 		return flushed, fmt.Errorf("%w: %w", ErrFlushFailed, err)
 	}
-	s.futures.step(s.o.Now())
+	s.futures.step(s.futures.now())
 	return flushed, nil
 }
 
@@ -444,11 +470,9 @@ func (s *DefaultMessageStore) Close() error {
 	if s.Role() == SyncMaster {
 		s.lastAcks()
 	}
-	s.futures.step(s.o.Now())
+	s.futures.step(s.futures.now())
 	s.replication.stopMaster() // from here on no slave counts: what none has acknowledged becomes visible, as on a master without slaves
-	s.gate.Lock()
-	//lint:ignore SA2001 a barrier: who held the gate has left it
-	s.gate.Unlock()
+	s.gate.pass()
 
 	var errs []error
 	flushed, err := s.log.Flush()
@@ -488,9 +512,13 @@ func (s *DefaultMessageStore) Close() error {
 	s.checkMu.Unlock()
 	s.readClosed.Store(true)
 	if s.index != nil {
+		s.stepMu.index.Lock()
 		s.index.close()
+		s.stepMu.index.Unlock()
 	}
+	s.stepMu.queues.Lock() // a DispatchStep under way ends first; a later one finds the store closing
 	s.cursor.Close()
+	s.stepMu.queues.Unlock()
 	if err := s.queues.Close(); err != nil {
 		clean = false
 		errs = append(errs, err)

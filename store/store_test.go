@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -23,10 +24,17 @@ func message(topic string, queueID int32, body string, properties ...string) *re
 	return &record.Message{Topic: topic, QueueID: queueID, Body: []byte(body), BornTimestamp: 1, BornHost: producer, StoreHost: broker, Properties: record.NewProperties(properties...)}
 }
 
+// open opens a store with small segments, on a machine that may be as slow as it likes.
 func open(t testing.TB, dir string, o store.Options) *store.DefaultMessageStore {
 	t.Helper()
 	if o.SegmentSize == 0 {
 		o.SegmentSize = 64 << 10
+	}
+	if o.PutBusyAfter == 0 {
+		o.PutBusyAfter = time.Hour
+	}
+	if o.SyncFlushTimeout == 0 {
+		o.SyncFlushTimeout = time.Hour
 	}
 	s, err := store.Open(dir, o)
 	if err != nil {

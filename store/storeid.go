@@ -39,17 +39,17 @@ func writeStoreID(fsys mappedfile.FS, dir string, id storeID) error {
 	return fsys.WriteFileDurable(filepath.Join(dir, storeIDFile), append(hex.AppendEncode(nil, id[:]), '\n'))
 }
 
-// identify is the store's identity; zero for a slave that has met no master yet.
-func (s *DefaultMessageStore) identify() (storeID, error) {
+// identify is the store's identity in a role; zero for a slave that has met no master yet.
+func (s *DefaultMessageStore) identify(role Role) (storeID, error) {
 	id, err := readStoreID(s.o.FS, s.dir)
-	if err != nil || id != (storeID{}) || s.Role() == Slave {
+	if err != nil || id != (storeID{}) || role == Slave {
 		return id, err
 	}
 	rand.Read(id[:]) // never fails
 	return id, writeStoreID(s.o.FS, s.dir, id)
 }
 
-// adopt takes over the identity of the master that this slave follows, if it has none. The next Open compares it.
+// adopt takes over the identity of the master that this slave follows, if it has none. From then on both sides of it go by that.
 func (s *DefaultMessageStore) adopt(id storeID) {
 	if id == (storeID{}) {
 		return
@@ -59,5 +59,17 @@ func (s *DefaultMessageStore) adopt(id storeID) {
 	}
 	if err := writeStoreID(s.o.FS, s.dir, id); err != nil {
 		s.o.Logger.Warn("the master's identity could not be kept", "dir", s.dir, "err", err)
+		return
+	}
+	s.known(id)
+}
+
+// known tells both sides of replication who this store is.
+func (s *DefaultMessageStore) known(id storeID) {
+	if m := s.replication.master; m != nil {
+		m.SetStoreID(id)
+	}
+	if f := s.replication.slave; f != nil {
+		f.SetStoreID(id)
 	}
 }

@@ -30,7 +30,12 @@ func (l visibleLog) NotYet(err error) bool { return errors.Is(err, commitlog.Err
 
 // Next goes on where the log begins, if that is beyond the cursor: an empty slave's log begins where its master says.
 func (l visibleLog) Next(m *record.Meta, end int64) error {
-	if first := l.log.MinPhyOffset(); l.Offset() < first {
+	max := l.log.MaxPhyOffset() // before the beginning, which may come in between
+	first := l.log.MinPhyOffset()
+	if first < 0 {
+		first = max // it has begun there, and holds nothing yet
+	}
+	if l.Offset() < first {
 		l.SeekTo(first)
 	}
 	return l.Cursor.Next(m, end)
@@ -230,7 +235,7 @@ func (s *DefaultMessageStore) dispatchRecord(m *record.Meta) error {
 
 // arrived tells of m in one queue.
 func (s *DefaultMessageStore) arrived(m *record.Meta, topic string, queueID int32, queueOffset int64) {
-	if s.Role() == Slave || m.PhyOffset < s.rawEnd.Load() {
+	if s.Role() == Slave || m.PhyOffset < s.rawBegun.Load() {
 		s.raiseCounter(m, topic, queueID, queueOffset)
 	}
 	s.arrivals.notify(topic, queueID)
@@ -300,7 +305,7 @@ func (s *DefaultMessageStore) appendUnits(m *record.Meta) error {
 	return homeless
 }
 
-// DispatchStep dispatches at most max records and returns how many; 0 and nil when there is nothing more yet. It is for stores without background goroutines.
+// DispatchStep dispatches at most max records and returns how many; 0 and nil when there is nothing more yet. It is for stores without background goroutines; sinks run within it and must not call it.
 func (s *DefaultMessageStore) DispatchStep(max int) (n int, err error) {
 	if s.closing.Load() {
 		return 0, ErrClosed
@@ -308,17 +313,32 @@ func (s *DefaultMessageStore) DispatchStep(max int) (n int, err error) {
 	if !s.o.NoBackground {
 		return 0, errors.New("store: DispatchStep is for stores that were opened with Options.NoBackground: this one dispatches by itself")
 	}
-	n, err = s.dispatcher.Step(max)
-	if err != nil {
+	if n, err = s.stepUnlessClosing(max); err != nil && !errors.Is(err, ErrClosed) {
 		err = s.dispatchFailed(err)
 	}
 	return n, err
 }
 
+func (s *DefaultMessageStore) stepUnlessClosing(max int) (n int, err error) {
+	s.stepMu.queues.Lock()
+	defer s.stepMu.queues.Unlock()
+	if s.closing.Load() { // Close finishes what is left, and takes the cursor away
+		return 0, ErrClosed
+	}
+	return s.dispatcher.Step(max)
+}
+
+// stepDispatch is for the store itself, while no goroutine of it dispatches.
+func (s *DefaultMessageStore) stepDispatch(max int) (n int, err error) {
+	s.stepMu.queues.Lock()
+	defer s.stepMu.queues.Unlock()
+	return s.dispatcher.Step(max)
+}
+
 // dispatchRest dispatches all that is visible.
 func (s *DefaultMessageStore) dispatchRest() error {
 	for {
-		n, err := s.dispatcher.Step(dispatchBatch)
+		n, err := s.stepDispatch(dispatchBatch)
 		if err != nil {
 			return err
 		}
@@ -414,13 +434,13 @@ func (s *DefaultMessageStore) dispatchFailed(err error) error {
 // AppendToCommitLog appends bytes of a master's log, which must start at MaxPhyOffset (*OffsetMismatchError otherwise; an empty log begins there) and not cross a segment's end. It is a slave's way in and wakes the same dispatcher as puts do.
 // The bytes may end inside a record: that beginning is received, and gets into the log when the rest has come with later calls. On a master, later puts wait until what was appended so is dispatched; puts at the same time are not for this.
 func (s *DefaultMessageStore) AppendToCommitLog(phyOffset int64, p []byte) error {
-	if !s.gate.TryRLock() {
+	if !s.gate.enter() {
 		if !s.closing.Load() {
 			return fmt.Errorf("%w: %w", ErrServiceNotAvailable, errChangingRole)
 		}
 		return ErrClosed
 	}
-	defer s.gate.RUnlock()
+	defer s.gate.leave()
 	if s.closing.Load() {
 		return ErrClosed
 	}
@@ -430,6 +450,10 @@ func (s *DefaultMessageStore) AppendToCommitLog(phyOffset int64, p []byte) error
 	s.rawMu.Lock()
 	defer s.rawMu.Unlock()
 	if err := s.appendRaw(phyOffset, p); err != nil {
+		if flushErr := s.log.Err(); flushErr != nil {
+			s.flushFailed(flushErr)
+			return fmt.Errorf("%w: %w", ErrFlushFailed, flushErr)
+		}
 		if errors.Is(err, mappedfile.ErrDiskFull) {
 			err = refused(err)
 			s.diskFull(err)

@@ -1,16 +1,21 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
+	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/mqstore/mqstore/ha/metasync"
 	"github.com/mqstore/mqstore/store"
 )
 
-// handler answers the operator. It changes nothing.
+// handler answers the operator. GET changes nothing.
 func (n *node) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -34,7 +39,103 @@ func (n *node) handler() http.Handler {
 		e.SetEscapeHTML(false)
 		_ = e.Encode(n.stats(s)) // who asked is gone
 	})
-	return mux
+	mux.HandleFunc("POST /role", n.handleRole)
+	mux.HandleFunc("POST /master", n.handleMaster)
+	return http.NewCrossOriginProtection().Handler(mux) // a web page must not reach them through a browser on this machine
+}
+
+// roleTimeout bounds a change of role, which dispatches what a slave has not dispatched yet.
+const roleTimeout = 5 * time.Minute
+
+// handleRole is POST /role?role=SYNC_MASTER, or role=SLAVE&master=HOST:PORT&metadata=HOST:PORT.
+func (n *node) handleRole(w http.ResponseWriter, r *http.Request) {
+	q, ok := n.parameters(w, r, "role", "master", "metadata")
+	if !ok {
+		return
+	}
+	var role store.Role
+	switch q.Get("role") {
+	case "ASYNC_MASTER":
+		role = store.AsyncMaster
+	case "SYNC_MASTER":
+		role = store.SyncMaster
+	case "SLAVE":
+		role = store.Slave
+	default:
+		http.Error(w, fmt.Sprintf("role=%q: must be ASYNC_MASTER, SYNC_MASTER or SLAVE", q.Get("role")), http.StatusBadRequest)
+		return
+	}
+	if role != store.Slave && (q.Has("master") || q.Has("metadata")) {
+		http.Error(w, "a master follows nobody: master and metadata go with role=SLAVE", http.StatusBadRequest)
+		return
+	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(roleTimeout + 10*time.Second)) // if not, the answer may not arrive
+	ctx, cancel := context.WithTimeout(r.Context(), roleTimeout)
+	defer cancel()
+	n.changed(w, n.become(ctx, role, q.Get("master"), q.Get("metadata")))
+}
+
+// handleMaster is POST /master?address=HOST:PORT&metadata=HOST:PORT: whom this slave follows from now on, or this master when it becomes one.
+func (n *node) handleMaster(w http.ResponseWriter, r *http.Request) {
+	q, ok := n.parameters(w, r, "address", "metadata")
+	if !ok {
+		return
+	}
+	s := n.store.Load()
+	if s == nil {
+		n.changed(w, errOpening)
+		return
+	}
+	err := s.UpdateHaMasterAddress(q.Get("address"))
+	if p := n.part.Load(); err == nil && p.syncer != nil && q.Has("metadata") {
+		p.syncer.SetMaster(q.Get("metadata"))
+	}
+	n.changed(w, err)
+}
+
+// parameters refuses whoever is on another machine, since nothing is asked for, and what it does not know, since a misspelt parameter must not change a role in another way than was meant.
+func (n *node) parameters(w http.ResponseWriter, r *http.Request, known ...string) (url.Values, bool) {
+	if host, _, err := net.SplitHostPort(r.RemoteAddr); err != nil || !isLoopback(host) {
+		http.Error(w, "changes are taken from this machine only: log in there", http.StatusForbidden)
+		return nil, false
+	}
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return nil, false
+	}
+	for k, v := range q {
+		if !slices.Contains(known, k) || len(v) != 1 {
+			http.Error(w, fmt.Sprintf("parameter %q: there are %s, each once", k, strings.Join(known, ", ")), http.StatusBadRequest)
+			return nil, false
+		}
+	}
+	return q, true
+}
+
+// changed answers with what the node is now, or why it is what it was.
+func (n *node) changed(w http.ResponseWriter, err error) {
+	if err != nil {
+		n.p.log.Warn("a change was refused", "err", err)
+		http.Error(w, err.Error(), http.StatusConflict)
+		return
+	}
+	st := n.store.Load().Stats().HA
+	master := ""
+	if st.Following != nil {
+		master = st.Following.Master
+	}
+	w.Header().Set("Content-Type", "application/json")
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(changeJSON{st.Role.String(), master, "until this process ends; then its file decides"}) // who asked is gone
+}
+
+// changeJSON is the answer to a change.
+type changeJSON struct {
+	Role   string `json:"role"`
+	Master string `json:"master,omitempty"`
+	Until  string `json:"until"`
 }
 
 // unhealthy is why the node cannot do its part; "" if it can. A slave whose master is away is well: it waits.
@@ -92,6 +193,7 @@ type statsJSON struct {
 
 type haJSON struct {
 	ListenAddress   string      `json:"listenAddress"`
+	ExtendedAddress string      `json:"extendedAddress,omitempty"`
 	SlaveFallBehind int64       `json:"slaveFallBehind"` // of the slave that is furthest; all of the log without one
 	MaxAck          int64       `json:"maxAck"`
 	Accepted        int64       `json:"accepted"`
@@ -102,11 +204,13 @@ type haJSON struct {
 
 type slaveJSON struct {
 	Peer     string `json:"peer"`
+	Extended bool   `json:"extended"` // TLS and token
 	Since    int64  `json:"since"`
 	Reported bool   `json:"reported"` // if not, the offsets mean nothing yet
 	Ack      int64  `json:"ack"`
 	Sent     int64  `json:"sent"`
 	Lag      int64  `json:"lag"`
+	LagTime  int64  `json:"lagTime"` // how old the oldest message is that it lacks
 	Bytes    int64  `json:"bytes"`
 }
 
@@ -141,30 +245,31 @@ type nameServerFor struct {
 func (n *node) stats(s *store.DefaultMessageStore) statsJSON {
 	st, b := s.Stats(), n.p.broker
 	j := statsJSON{
-		State: "serving", Unhealthy: n.unhealthy(), BrokerName: b.Name, ClusterName: b.ClusterName, BrokerID: b.ID, Role: st.HA.Role.String(), Dir: b.StorePathRootDir, Uptime: time.Since(n.began).Milliseconds(),
+		State: "serving", Unhealthy: n.unhealthy(), BrokerName: b.Name, ClusterName: b.ClusterName, BrokerID: n.brokerID(st.HA.Role), Role: st.HA.Role.String(), Dir: b.StorePathRootDir, Uptime: time.Since(n.began).Milliseconds(),
 		MinPhyOffset: st.MinPhyOffset, MaxPhyOffset: st.MaxPhyOffset, FlushedPhyOffset: st.FlushedPhyOffset, ConfirmPhyOffset: st.ConfirmPhyOffset,
 		DispatchedPhyOffset: st.DispatchedPhyOffset, DispatchBehindBytes: st.DispatchBehindBytes, Queues: st.Queues, Topics: st.Topics, Segments: st.Segments, DiskFree: st.DiskFree, DiskTotal: st.DiskTotal,
 		Writable: st.Writable, NotWritableReason: st.NotWritableReason, Warnings: st.Warnings, Index: indexJSON{st.Index.Kind, st.Index.ProgressPhyOffset, st.Index.Entries},
-		HA: haJSON{ListenAddress: st.HA.ListenAddress, SlaveFallBehind: st.HA.SlaveFallBehind, MaxAck: st.HA.MaxAck, Accepted: st.HA.Accepted, Refused: st.HA.Refused, Slaves: []slaveJSON{}},
+		HA: haJSON{ListenAddress: st.HA.ListenAddress, ExtendedAddress: st.HA.ExtendedAddress, SlaveFallBehind: st.HA.SlaveFallBehind, MaxAck: st.HA.MaxAck, Accepted: st.HA.Accepted, Refused: st.HA.Refused, Slaves: []slaveJSON{}},
 	}
 	j.Healthy = j.Unhealthy == ""
 	for _, c := range st.HA.Slaves {
-		j.HA.Slaves = append(j.HA.Slaves, slaveJSON{c.Peer, ms(c.Since), c.Reported, c.Ack, c.Sent, c.Lag, c.Bytes})
+		j.HA.Slaves = append(j.HA.Slaves, slaveJSON{c.Peer, c.Extended, ms(c.Since), c.Reported, c.Ack, c.Sent, c.Lag, c.LagTime.Milliseconds(), c.Bytes})
 	}
 	if f := st.HA.Following; f != nil {
 		j.HA.Following = &followJSON{f.State, f.Master, f.LastError, f.Diverged, ms(f.LastRead), f.Reported, f.Bytes, f.Connects, f.Failures, f.Divergences}
 	}
-	if n.syncer != nil {
+	p := n.part.Load()
+	if p.syncer != nil {
 		j.Metadata = map[string]tableJSON{}
-		all := n.syncer.Stats()
+		all := p.syncer.Stats()
 		for _, k := range []metasync.Kind{metasync.KindTopics, metasync.KindConsumerOffsets, metasync.KindDelayOffsets, metasync.KindSubscriptionGroups} {
 			t := all.Table(k)
 			j.Metadata[k.File()] = tableJSON{t.Synced, t.Changed, t.Failed, ms(t.LastSync), text(t.LastErr)}
 		}
 	}
-	if n.registrar != nil {
+	if p.registrar != nil {
 		j.NameServers = map[string]nameServerFor{}
-		for addr, t := range n.registrar.Stats().Servers {
+		for addr, t := range p.registrar.Stats().Servers {
 			j.NameServers[addr] = nameServerFor{t.Answered, t.Failed, ms(t.LastAnswer), text(t.LastErr)}
 		}
 	}

@@ -2,22 +2,14 @@ package main
 
 import (
 	"bufio"
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
-	"io/fs"
-	"math"
 	"math/rand/v2"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"sync"
 	"time"
 
 	"github.com/mqstore/mqstore/commitlog/record"
@@ -47,15 +39,6 @@ const (
 )
 
 var demoTopics = []string{"orders", "payments"}
-
-// ack is what the killed process said of one message after its put had returned.
-type ack struct {
-	Topic       string `json:"topic"`
-	QueueID     int32  `json:"queueId"`
-	QueueOffset int64  `json:"queueOffset"`
-	PhyOffset   int64  `json:"phyOffset"`
-	BodySum     uint32 `json:"bodySum"`
-}
 
 // demoOptions are those of a store that puts, as a master whose puts wait for a slave's disk, or that follows one.
 func demoOptions(role store.Role, master string) store.Options {
@@ -198,41 +181,6 @@ func (d *demo) follow(lines *bufio.Reader) (*store.DefaultMessageStore, error) {
 	return store.Open(d.slaveDir, demoOptions(store.Slave, hello.Listen))
 }
 
-// until waits for a state of the pair.
-func (d *demo) until(what string, reached func() bool) error {
-	deadline := time.NewTimer(demoWait)
-	defer deadline.Stop()
-	look := time.NewTicker(2 * time.Millisecond)
-	defer look.Stop()
-	for !reached() {
-		select {
-		case <-look.C:
-		case <-deadline.C:
-			return nothing("waited %v for %s", demoWait, what)
-		case <-d.e.ctx.Done():
-			return d.e.ctx.Err()
-		}
-	}
-	return nil
-}
-
-// proveSlave looks everything up where the master's crash cannot have reached.
-func (d *demo) proveSlave() error {
-	d.say("\n2. The master is gone. Does the slave have everything that was acknowledged?")
-	last := int64(0)
-	for _, a := range d.acks {
-		last = max(last, a.PhyOffset)
-	}
-	if err := d.until("the slave's queues", func() bool { return d.slave.Stats().DispatchedPhyOffset > last }); err != nil {
-		return err
-	}
-	if err := d.check(d.slave); err != nil {
-		return err
-	}
-	d.say("   All %d, in its log and in its queues.", len(d.acks))
-	return nil
-}
-
 // tear writes the first half of a record behind the log's end.
 func (d *demo) tear() error {
 	s, err := store.OpenReadOnly(d.dir, store.Options{})
@@ -297,42 +245,6 @@ func (d *demo) recover() error {
 	return nil
 }
 
-// check looks every acknowledged message up in s, by its place in the log and by its place in the queue.
-func (d *demo) check(s *store.DefaultMessageStore) error {
-	for _, a := range d.acks {
-		m, err := s.Lookup(a.PhyOffset)
-		if err != nil {
-			return nothing("LOST: %s/%d at queue offset %d: %w", a.Topic, a.QueueID, a.QueueOffset, err)
-		}
-		if m.Topic != a.Topic || m.QueueID != a.QueueID || m.QueueOffset != a.QueueOffset || crc32.ChecksumIEEE(m.Body) != a.BodySum {
-			return nothing("CHANGED: the record at %d is not the message that was acknowledged: %+v", a.PhyOffset, a)
-		}
-		phy, err := s.PhyOffset(a.Topic, a.QueueID, a.QueueOffset)
-		if err != nil || phy != a.PhyOffset {
-			return nothing("LOST from its queue: %s/%d at %d points at %d (%v), acknowledged at %d", a.Topic, a.QueueID, a.QueueOffset, phy, err, a.PhyOffset)
-		}
-	}
-	return nil
-}
-
-// prove checks every acknowledged message, and that the queues have no gap.
-func (d *demo) prove() error {
-	d.say("\n4. Is everything there that was acknowledged?")
-	if err := d.check(d.store); err != nil {
-		return err
-	}
-	n, err := d.scan()
-	if err != nil {
-		return err
-	}
-	if n < len(d.acks) {
-		return nothing("LOST: the queues hold %d messages, %d were acknowledged", n, len(d.acks))
-	}
-	d.say("   All %d: at their physical offsets and in their queues, bodies unchanged. The queues have no gap;", len(d.acks))
-	d.say("   %s in them had been put but not yet acknowledged.", count(n-len(d.acks), "message", "messages"))
-	return nil
-}
-
 // catchUp lets the slave follow the recovered master.
 func (d *demo) catchUp() error {
 	d.say("\n5. The slave follows the master again, and catches up with what it had not got.")
@@ -345,49 +257,6 @@ func (d *demo) catchUp() error {
 	}
 	d.say("   %s came; both logs end at %d.", count(lacks, "byte", "bytes"), d.slave.MaxPhyOffset())
 	return nil
-}
-
-// level waits until the slave has all of the master's log, on its disk and in its queues, and the master knows it.
-func (d *demo) level(master, slave *store.DefaultMessageStore) error {
-	return d.until("the slave to catch up", func() bool {
-		m, s := master.Stats(), slave.Stats()
-		return s.MaxPhyOffset == m.MaxPhyOffset && s.DispatchBehindBytes == 0 && m.DispatchBehindBytes == 0 && m.HA.MaxAck == m.MaxPhyOffset && len(m.HA.Slaves) > 0
-	})
-}
-
-// scan reads all queues as a consumer does and counts the messages.
-func (d *demo) scan() (n int, err error) {
-	for _, q := range d.store.Queues() {
-		next := q.MinOffset
-		for next < q.MaxOffset {
-			m, err := d.get(q.Topic, q.QueueID, next, "*")
-			if err != nil {
-				return n, err
-			}
-			for i, off := range m.QueueOffsets {
-				if off != next+int64(i) {
-					m.Release()
-					return n, nothing("GAP: queue %s/%d has %d where %d belongs", q.Topic, q.QueueID, off, next+int64(i))
-				}
-			}
-			n += len(m.QueueOffsets)
-			next = m.NextBeginOffset
-			m.Release()
-		}
-	}
-	return n, nil
-}
-
-func (d *demo) get(topic string, queueID int32, from int64, tags string) (*store.GetResult, error) {
-	r, err := d.store.Get(d.e.ctx, store.GetRequest{Group: "demo", Topic: topic, QueueID: queueID, Offset: from, Filter: store.TagFilter(tags)})
-	if err != nil {
-		return nil, err
-	}
-	if r.Status != store.Found {
-		r.Release()
-		return nil, nothing("get of %s/%d at %d: %v, although the queue goes on", topic, queueID, from, r.Status)
-	}
-	return r, nil
 }
 
 // goOn puts and gets on in the recovered store.
@@ -509,173 +378,4 @@ func (d *demo) reopen() error {
 	}
 	d.say("   A clean exit: nothing to recover. It has caught up, all %d are there.", len(d.acks))
 	return nil
-}
-
-// equal compares both stores: log and queues, byte for byte.
-func (d *demo) equal() error {
-	d.say("\n9. Are both stores equal?")
-	from, end := d.store.MinPhyOffset(), d.store.MaxPhyOffset()
-	if sf, se := d.slave.MinPhyOffset(), d.slave.MaxPhyOffset(); sf != from || se != end {
-		return nothing("DIFFERENT: one log holds [%d, %d), the other [%d, %d)", from, end, sf, se)
-	}
-	for _, s := range []**store.DefaultMessageStore{&d.store, &d.slave} {
-		if err := (*s).Close(); err != nil {
-			return err
-		}
-		*s = nil
-	}
-	logs, _, err := d.sameFiles("commitlog", end)
-	if err != nil {
-		return err
-	}
-	files, bytes, err := d.sameFiles("consumequeue", -1)
-	if err != nil {
-		return err
-	}
-	d.say("   Yes: %s of log in %s, and %s of queues in %s.", size(end-from), count(logs, "file", "files"), size(bytes), count(files, "file", "files"))
-	return nil
-}
-
-// sameFiles compares a directory of both stores, of the log what lies below end; -1: everything.
-func (d *demo) sameFiles(sub string, end int64) (files int, total int64, err error) {
-	err = filepath.WalkDir(filepath.Join(d.dir, sub), func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		if err := d.e.ctx.Err(); err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(d.dir, path)
-		if err != nil {
-			return err
-		}
-		n := int64(math.MaxInt64)
-		if end >= 0 {
-			start, err := strconv.ParseInt(entry.Name(), 10, 64)
-			if err != nil {
-				return err
-			}
-			if n = end - start; n <= 0 {
-				return nil // made ahead
-			}
-		}
-		a, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		b, err := os.ReadFile(filepath.Join(d.slaveDir, rel))
-		if err != nil {
-			return nothing("DIFFERENT: %w", err)
-		}
-		if !bytes.Equal(a[:min(n, int64(len(a)))], b[:min(n, int64(len(b)))]) {
-			return nothing("DIFFERENT: %s", rel)
-		}
-		files++
-		total += min(n, int64(len(a)))
-		return nil
-	})
-	return files, total, err
-}
-
-func demoMessage(rng *rand.Rand, topic string, queueID int32) *record.Message {
-	body := make([]byte, 100+rng.IntN(900))
-	for i := range body {
-		body[i] = byte(rng.Uint32())
-	}
-	host := record.HostFrom(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 10911))
-	return &record.Message{Topic: topic, QueueID: queueID, BornTimestamp: time.Now().UnixMilli(), BornHost: host, StoreHost: host, Body: body}
-}
-
-// query finds the message that was put with the key.
-func (d *demo) query(s *store.DefaultMessageStore, key string, phyOffset int64) error {
-	if err := s.WaitIndexed(d.e.ctx, s.MaxPhyOffset()); err != nil {
-		return err
-	}
-	r, err := s.Query(d.e.ctx, store.QueryRequest{Topic: "orders", Key: key})
-	if err != nil {
-		return err
-	}
-	defer r.Release()
-	if len(r.Records) != 1 || r.Records[0].PhyOffset != phyOffset {
-		return nothing("key %s is found in %d messages, put was the one at %d", key, len(r.Records), phyOffset)
-	}
-	return nil
-}
-
-// demoWriterCmd is the process that demo kills: it puts for ever, and writes a line for each put that has returned.
-type demoWriterCmd struct {
-	Dir  string `arg:""`
-	Pair bool   // say first where it listens, and put when a slave follows
-}
-
-// demoHello is the first line of a writing process that is a master.
-type demoHello struct {
-	Listen string `json:"listen"`
-}
-
-// pair waits for a slave that can be waited for.
-func (c *demoWriterCmd) pair(e *env, s *store.DefaultMessageStore) error {
-	hello, err := json.Marshal(demoHello{s.Stats().HA.ListenAddress})
-	if err != nil {
-		return err
-	}
-	if _, err := e.stdout.Write(append(hello, '\n')); err != nil {
-		return err
-	}
-	return (&demo{e: e}).until("a slave", func() bool {
-		slaves := s.Stats().HA.Slaves
-		return len(slaves) > 0 && slaves[0].Reported
-	})
-}
-
-func (c *demoWriterCmd) Run(e *env) error {
-	role := store.AsyncMaster
-	if c.Pair {
-		role = store.SyncMaster
-	}
-	s, err := store.Open(c.Dir, demoOptions(role, ""))
-	if err != nil {
-		return err
-	}
-	if c.Pair {
-		if err := c.pair(e, s); err != nil {
-			return errors.Join(err, s.Close())
-		}
-	}
-	ctx, stop := context.WithCancelCause(e.ctx)
-	defer stop(nil)
-	var (
-		wg    sync.WaitGroup
-		lines sync.Mutex
-	)
-	for p := range demoProducers {
-		wg.Go(func() {
-			rng := rand.New(rand.NewPCG(uint64(p), uint64(time.Now().UnixNano())))
-			for ctx.Err() == nil {
-				m := demoMessage(rng, demoTopics[rng.IntN(len(demoTopics))], rng.Int32N(demoQueues))
-				sum := crc32.ChecksumIEEE(m.Body)
-				r, err := s.Put(ctx, m)
-				if err != nil || r.Status != store.PutOK {
-					stop(errors.Join(err, fmt.Errorf("put: %v", r.Status)))
-					return
-				}
-				line, err := json.Marshal(ack{m.Topic, m.QueueID, r.QueueOffset, r.PhyOffset, sum})
-				if err == nil {
-					lines.Lock()
-					_, err = e.stdout.Write(append(line, '\n'))
-					lines.Unlock()
-				}
-				if err != nil {
-					stop(err) // nobody listens any more
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	err = context.Cause(ctx)
-	if errors.Is(err, io.ErrClosedPipe) {
-		err = nil
-	}
-	return errors.Join(err, s.Close())
 }

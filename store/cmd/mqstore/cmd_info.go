@@ -11,15 +11,19 @@ import (
 
 type infoCmd struct {
 	storeArgs
+	SVG  string `name:"svg" placeholder:"FILE" help:"Draw the store as a picture: - is stdout."`
+	HTML string `name:"html" placeholder:"FILE" help:"And as a page, with the numbers in tables: - is stdout."`
 	jsonFlag
 }
 
 func (*infoCmd) Help() string {
-	return "Counting the messages reads the log once. Damage met on the way or behind the log's end, queues that lack units, and whatever else opening the store would have to mend is said on stderr, and gives exit code 1. Bodies are not checked against their CRC: mqstore dump does that. Of a store that cannot be opened it says what the files tell."
+	return "Counting the messages reads the log once. Damage met on the way or behind the log's end, queues that lack units, and whatever else opening the store would have to mend is said on stderr, and gives exit code 1. Bodies are not checked against their CRC: mqstore dump does that. Of a store that cannot be opened it says what the files tell. " +
+		"In --json, announcedTruncation is there if a truncation was announced in quarantine/ and interrupted: the physical offset at which the next opening ends the log (-1: the file does not say). " +
+		"--svg and --html draw the store: segments along the log, what its bytes are, the time in which it was stored, queues and how far they are behind, and the findings of mqstore verify in their places. They read the log twice more, and need neither network nor scripts to be looked at."
 }
 
 func (*infoCmd) Examples() string {
-	return "  mqstore info /data/store\n  mqstore info --json /data/store | jq .maxPhyOffset"
+	return "  mqstore info /data/store\n  mqstore info --json /data/store | jq .maxPhyOffset\n  mqstore info --html store.html /data/store"
 }
 
 // infoJSON has -1 for what an empty store has none of.
@@ -36,6 +40,7 @@ type infoJSON struct {
 	FirstStoreTimestamp int64          `json:"firstStoreTimestamp"`
 	LastStoreTimestamp  int64          `json:"lastStoreTimestamp"`
 	Index               indexJSON      `json:"index"`
+	Announced           *int64         `json:"announcedTruncation,omitempty"` // where an unfinished one ends the log; -1: the file does not say
 }
 
 type checkpointJSON struct {
@@ -56,6 +61,11 @@ func (c *infoCmd) Run(e *env) error {
 		return err
 	}
 	defer l.close()
+	if c.SVG != "" || c.HTML != "" {
+		if err := c.draw(l); err != nil || c.SVG == "-" || c.HTML == "-" {
+			return err
+		}
+	}
 	j := infoJSON{MinPhyOffset: -1, Segments: len(l.files.Segments()), SegmentSize: l.files.SegmentSize(), FirstStoreTimestamp: -1, LastStoreTimestamp: -1}
 	findings := 0
 	cannot := func(what string, err error) {
@@ -91,6 +101,19 @@ func (c *infoCmd) Run(e *env) error {
 		}
 	}
 	j.Topics = len(queues)
+	if !l.live {
+		switch a, err := l.files.Announced(); {
+		case err != nil:
+			cannot("whether a truncation was announced cannot be read", err)
+		case a != nil:
+			j.Announced = &a.To
+			findings++
+			if s != nil && dropped > 0 {
+				break // which is noted
+			}
+			e.note("note: a truncation of the log to %d is announced in %s and was not finished: the next opening for writing, or mqstore recover, finishes it", a.To, a.File)
+		}
+	}
 	if j.CleanExit, err = l.files.CleanExit(); err != nil {
 		return explain(c.Dir, err)
 	}
@@ -124,6 +147,9 @@ func (c *infoCmd) Run(e *env) error {
 		return err
 	case damage > 0:
 		return nothing("%s in the log (mqstore dump names them)", count(damage, "damaged place", "damaged places"))
+	case dropped > 0 && j.Announced != nil:
+		return nothing("the log ends at %d, where an interrupted truncation announced it: the next opening cuts the %s behind, with %s", j.MaxPhyOffset,
+			count(dropped, "byte", "bytes"), count(behind, "whole record", "whole records"))
 	case dropped > 0 && !l.live:
 		return nothing("the log is damaged at its end, %d: %s in the %s behind (mqstore dump shows them)", j.MaxPhyOffset,
 			count(behind, "whole record", "whole records"), count(dropped, "byte", "bytes"))
@@ -205,6 +231,9 @@ func (c *infoCmd) print(l *look, j *infoJSON, ix repair.Index) {
 	default:
 		line("state", "NOT closed cleanly: the abort file is there; the next opening recovers")
 	}
+	if j.Announced != nil {
+		line("truncation", "ANNOUNCED to %d and not finished: the next opening cuts the log there", *j.Announced)
+	}
 	if j.Segments == 0 {
 		line("log", "empty: no files")
 	} else {
@@ -217,7 +246,11 @@ func (c *infoCmd) print(l *look, j *infoJSON, ix repair.Index) {
 	line("queues", "%s in %s", count(j.Queues, "queue", "queues"), count(j.Topics, "topic", "topics"))
 	line("checkpoint", "log up to    %s", stamp(j.Checkpoint.PhysicMsgTimestamp))
 	line("", "queues up to %s", stamp(j.Checkpoint.LogicsMsgTimestamp))
-	line("", "index up to  %s", stamp(j.Checkpoint.IndexMsgTimestamp))
+	whose := ""
+	if ix.Kind == string(store.IndexPebble) {
+		whose = " (RocketMQ's index files; ours, below, keeps its own)"
+	}
+	line("", "index up to  %s%s", stamp(j.Checkpoint.IndexMsgTimestamp), whose)
 	switch ix.Kind {
 	case "none":
 		line("index", "none")

@@ -28,10 +28,6 @@ func (*queryCmd) Examples() string {
 
 func (c *queryCmd) Validate() error {
 	switch {
-	case c.Topic == "":
-		return usage("topic: it is empty")
-	case c.Key == "":
-		return usage("key: it is empty")
 	case c.Max < 1:
 		return usage("--max: %d, but at least 1 message must be asked for", c.Max)
 	case !c.Begin.IsZero() && !c.End.IsZero() && c.End.Before(c.Begin.Time):
@@ -41,6 +37,9 @@ func (c *queryCmd) Validate() error {
 }
 
 func (c *queryCmd) Run(e *env) error {
+	if c.Topic == "" || c.Key == "" {
+		return usage("topic and key: neither can be empty")
+	}
 	l, err := e.look(c.storeArgs)
 	if err != nil {
 		return err

@@ -66,7 +66,7 @@ func (q queueArgs) Validate() error {
 	if q.QueueID < 0 {
 		return usage("queueid: %d is negative", q.QueueID)
 	}
-	if strings.ContainsRune(q.Topic, '/') || q.Topic == "" {
+	if strings.ContainsRune(q.Topic, '/') { // one that is missing is told so, an empty one by noQueue
 		return usage("topic: %q cannot be a topic", q.Topic)
 	}
 	return nil

@@ -24,13 +24,18 @@ func (*serveCmd) Help() string {
 
 These ports know no authentication, so they are on loopback unless the file names brokerIP1 and brokerIP2, or --bind an address. The node answers no producers and no consumers, and registers no topics. Expired segments are deleted as fileReservedTime, deleteWhen, diskMaxUsedSpaceRatio and cleanFileForciblyEnable say, with 4.9.8's defaults: of a copy that is to keep everything set them.
 
+The extended protocol between two of this engine (mutual TLS, a shared token, a handshake that finds a log that is not the master's, checksums) has keys of its own in the file, which RocketMQ ignores: mqstore.ha.cert, .key, .ca and .tokenFile on both sides; mqstore.ha.listen (host:port) where slaves may connect, mqstore.ha.master on a slave; mqstore.ha.compress, mqstore.ha.resyncFrom=firstSegment|lastSegment of a slave with an empty log; mqstore.ha.classic=false for no other listener. mqstore.ha.reportFlushed=true makes a slave acknowledge what is on its disk, mqstore.ha.requiredAcks=N lets a SYNC_MASTER wait for N slaves.
+
+POST /role?role=SYNC_MASTER makes a slave the master while it runs, POST /role?role=SLAVE&master=HOST:PORT the reverse, POST /master?address=HOST:PORT changes whom it follows; metadata=HOST:PORT adds where metadata is copied from. They are taken from this machine only, and last until the process ends. Promote only when the old master is stopped, and let it come back as a slave, with an empty directory if it had more than the slave.
+
 GET /healthz is 200 "ok", or 503 and why; GET /stats is one JSON object, with the lag of each slave. Keys of the file without effect are named on stderr, where the log goes too. SIGTERM and SIGINT close the store properly, exit code 0; a second one kills.`
 }
 
 func (*serveCmd) Examples() string {
 	return `  mqstore serve --config conf/2m-2s-async/broker-a.properties
   mqstore serve --config broker-a-s.properties --admin 127.0.0.1:8080
-  curl -s http://127.0.0.1:10910/stats | jq '.ha.slaves[].lag'`
+  curl -s http://127.0.0.1:10910/stats | jq '.ha.slaves[] | .lag, .lagTime'
+  curl -s -X POST 'http://127.0.0.1:10920/role?role=SYNC_MASTER'`
 }
 
 func (c *serveCmd) Run(e *env) error {
@@ -56,11 +61,14 @@ func (c *serveCmd) Run(e *env) error {
 	st := n.store.Load().Stats()
 	e.printf("%s, %v with brokerId %d, in %s\n", printable(p.broker.Name), p.options.Role, p.broker.ID, printable(p.broker.StorePathRootDir))
 	e.printf("  log       physical offsets %d to %d\n", max(st.MinPhyOffset, 0), max(st.MaxPhyOffset, 0))
-	e.printf("  slaves    %s\n", st.HA.ListenAddress)
+	e.printf("  slaves    %s\n", orDash(st.HA.ListenAddress))
+	if st.HA.ExtendedAddress != "" {
+		e.printf("  with TLS  %s\n", st.HA.ExtendedAddress)
+	}
 	if p.options.Role == store.Slave {
 		e.printf("  master    %s\n", orDash(st.HA.Following.Master))
 	} else {
-		e.printf("  metadata  %s and %s\n", n.main.Addr(), n.vip.Addr())
+		e.printf("  metadata  %s and %s\n", n.part.Load().main.Addr(), n.part.Load().vip.Addr())
 	}
 	e.printf("  admin     http://%s/healthz and /stats\n", n.admin.Addr())
 	e.printf("ready\n")
@@ -128,9 +136,11 @@ func (c *serveCmd) plan(o store.Options, b store.Broker) (nodePlan, error) {
 		return "127.0.0.1"
 	}
 	haHost, mainHost := host(b.IP2), host(b.IP1)
-	p.options.HA.ListenAddress = net.JoinHostPort(haHost, strconv.Itoa(b.HAListenPort))
+	if !b.NoClassic {
+		p.options.HA.ListenAddress = net.JoinHostPort(haHost, strconv.Itoa(b.HAListenPort))
+	}
 	p.mainAddr = net.JoinHostPort(mainHost, strconv.Itoa(b.ListenPort))
-	if !isLoopback(haHost) {
+	if !isLoopback(haHost) && !b.NoClassic {
 		warn("whoever reaches %s can copy the whole log: RocketMQ's replication knows no authentication. Let only slaves through the firewall", p.options.HA.ListenAddress)
 	}
 	if !isLoopback(mainHost) && o.Role != store.Slave {
@@ -152,8 +162,17 @@ func (c *serveCmd) plan(o store.Options, b store.Broker) (nodePlan, error) {
 		if p.master, err = c.masterOf(o); err != nil {
 			return p, err
 		}
-		if o.HA.MasterAddress == "" && b.NamesrvAddr == "" {
+		if o.HA.MasterAddress == "" && b.NamesrvAddr == "" && !b.Extended.Configured() {
 			warn("brokerRole=SLAVE, but neither haMasterAddress nor namesrvAddr is set: this slave follows nobody")
+		}
+	}
+	if p.options.HA.Extended, err = extendedOf(&b.Extended, o.Role, warn); err != nil {
+		return p, err
+	}
+	if p.options.HA.Extended != nil {
+		p.options.HA.MasterAddress = b.Extended.MasterAddress
+		if o.HA.MasterAddress != "" {
+			warn("haMasterAddress=%s is where metadata is copied from, at the port below it; the log comes from mqstore.ha.master", o.HA.MasterAddress)
 		}
 	}
 	if b.NamesrvAddr != "" {

@@ -44,13 +44,18 @@ func (e *env) look(args storeArgs) (*look, error) {
 		return nil, explain(args.Dir, err)
 	}
 	if l.live {
-		holder := "a running process"
-		if l.pid > 0 {
-			holder = fmt.Sprintf("process %d", l.pid)
-		}
-		e.note("note: %s is in use by %s: this is how it looks at this moment", args.Dir, holder)
+		e.noteLive(args.Dir, l.pid)
 	}
 	return l, nil
+}
+
+// noteLive says that a process has the store open; pid 0: it is not known which.
+func (e *env) noteLive(dir string, pid int) {
+	holder := "a running process"
+	if pid > 0 {
+		holder = fmt.Sprintf("process %d", pid)
+	}
+	e.note("note: %s is in use by %s: this is how it looks at this moment", dir, holder)
 }
 
 func lookFiles(args storeArgs) (*repair.Files, error) {
@@ -129,6 +134,8 @@ func noQueue(have []repair.QueueName, topic string, queueID int32) error {
 		}
 	}
 	switch {
+	case topic == "":
+		return usage("the topic is empty: no topic has that name")
 	case len(have) == 0:
 		return nothing("no queue %s/%d: the store has no queues", topic, queueID)
 	case len(ids) > 0:
@@ -209,6 +216,8 @@ func distance(a, b string) int {
 func explain(dir string, err error) error {
 	var not *repair.NotAStoreError
 	switch {
+	case dir == "":
+		return usage("the directory's name is empty: give the store's directory")
 	case errors.As(err, &not):
 		if not.Within != "" {
 			return fmt.Errorf("%s: %w: try %s", dir, err, filepath.Join(dir, not.Within))

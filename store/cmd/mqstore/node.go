@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,15 +43,14 @@ type node struct {
 	began time.Time
 	store atomic.Pointer[store.DefaultMessageStore] // nil while it is being opened
 
-	admin, main, vip net.Listener // main and vip are nil for a slave
-	http             *http.Server
-	metadata         *remoting.Server    // of a master
-	syncer           *metasync.Syncer    // of a slave
-	registrar        *metasync.Registrar // nil without name servers
-	registered       bool                // it was started. A node that did not start must not unregister the one that runs in its place
+	admin    net.Listener
+	http     *http.Server
+	part     atomic.Pointer[part] // nil until there is one
+	changing sync.Mutex           // one change of role at a time, and none beside close
+	closed   bool                 // guarded by changing
 
 	stop    context.CancelFunc
-	running sync.WaitGroup // syncer, registrar, tidy
+	running sync.WaitGroup // tidy
 	serving sync.WaitGroup
 }
 
@@ -70,25 +68,13 @@ func startNode(p nodePlan) (_ *node, err error) {
 		return nil, listenFailed("health and stats", err, "give another address with --admin")
 	}
 	n.http = &http.Server{Handler: n.handler(), ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: p.log.StandardLogger(nil)}
-	n.serve("admin", func() error { return n.http.Serve(n.admin) })
+	n.serving.Go(func() { n.served("admin", n.http.Serve(n.admin)) })
 
-	dir := metasync.NewDir(p.broker.StorePathRootDir, metasync.DirOptions{Damaged: func(path string, err error) { p.log.Warn("metadata file damaged", "path", path, "err", err) }})
-	if p.options.Role != store.Slave {
-		if n.main, n.vip, err = metasync.ListenPair(p.mainAddr); err != nil {
-			return nil, listenFailed("slaves' requests for metadata", err, "change listenPort")
-		}
+	first, err := n.newPart(p.options.Role, p.master)
+	if err != nil {
+		return nil, err
 	}
-	if p.options.Role == store.Slave {
-		n.syncer = metasync.NewSyncer(dir, metasync.SyncerOptions{Self: cmp.Or(p.brokerAddr, p.mainAddr), Events: metasync.SyncEvents{Failed: n.copyFailed()}})
-		n.syncer.SetMaster(p.master)
-	} else {
-		n.metadata = metasync.NewServer(dir, remoting.ServerOptions{})
-	}
-	if p.register {
-		if n.registrar, err = metasync.NewRegistrar(n.registration()); err != nil {
-			return nil, err
-		}
-	}
+	n.part.Store(first)
 	p.options.Logger = p.log
 	s, err := store.Open(p.broker.StorePathRootDir, p.options)
 	if err != nil {
@@ -98,36 +84,28 @@ func startNode(p nodePlan) (_ *node, err error) {
 		return nil, err
 	}
 	n.store.Store(s)
-	if n.metadata != nil {
-		for _, l := range []net.Listener{n.main, n.vip} {
-			n.serve("metadata", func() error { return n.metadata.Serve(l) })
-		}
-	}
 	n.running.Go(func() { n.tidy(ctx, s) })
-	if n.syncer != nil {
-		n.running.Go(func() { _ = n.syncer.Run(ctx) })
-	}
-	if n.registrar != nil {
-		n.registered = true
-		n.running.Go(func() { _ = n.registrar.Run(ctx) })
-	}
+	first.run(n)
 	return n, nil
 }
 
 // registration makes the node known without topics: clients would be sent here, where nothing answers them.
-func (n *node) registration() metasync.RegistrarOptions {
+func (n *node) registration(p *part, id int64) metasync.RegistrarOptions {
 	b := n.p.broker
 	var failed sync.Map // name server -> text last logged
 	return metasync.RegistrarOptions{
-		NameServers: b.NamesrvAddr, BrokerName: b.Name, BrokerAddr: n.p.brokerAddr, ClusterName: b.ClusterName, BrokerID: b.ID, HAServerAddr: n.p.haServerAddr,
+		NameServers: b.NamesrvAddr, BrokerName: b.Name, BrokerAddr: n.p.brokerAddr, ClusterName: b.ClusterName, BrokerID: id, HAServerAddr: n.p.haServerAddr,
 		Registered: func(r metasync.Registration) {
 			failed.Delete(r.NameServer)
-			if n.syncer == nil || r.MasterAddr == "" {
+			if p.syncer == nil || r.MasterAddr == "" {
 				return
 			}
-			n.syncer.SetMaster(r.MasterAddr)
+			p.syncer.SetMaster(r.MasterAddr)
 			if n.p.options.HA.MasterAddress != "" || len(r.HAServerAddr) < minMasterAddress {
 				return // as in 4.9.8, the configuration's master stays
+			}
+			if n.p.options.HA.Extended != nil {
+				return // that is a master's classic listener
 			}
 			if err := n.store.Load().UpdateHaMasterAddress(r.HAServerAddr); err != nil {
 				n.p.log.Warn("a name server names a master that cannot be", "nameServer", r.NameServer, "err", err)
@@ -151,36 +129,23 @@ func (n *node) copyFailed() func(metasync.Kind, error) {
 	}
 }
 
-// serve runs a server until it is closed.
-func (n *node) serve(what string, serve func() error) {
-	n.serving.Go(func() {
-		err := serve()
-		if err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, remoting.ErrClosed) && !errors.Is(err, net.ErrClosed) {
-			n.p.log.Error("a listener failed", "of", what, "err", err)
-		}
-	})
+// served notes why a server ended, unless it was closed.
+func (n *node) served(what string, err error) {
+	if err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, remoting.ErrClosed) && !errors.Is(err, net.ErrClosed) {
+		n.p.log.Error("a listener failed", "of", what, "err", err)
+	}
 }
 
 // close ends everything that startNode has started, what others rely on last.
 func (n *node) close() error {
 	var errs []error
+	n.changing.Lock()
+	n.closed = true
+	n.changing.Unlock()
 	n.stop()
 	n.running.Wait()
-	if n.registered {
-		if err := n.registrar.Close(); err != nil {
-			n.p.log.Warn("name servers still know this broker, for two minutes at most", "err", err)
-		}
-	}
-	if n.syncer != nil {
-		n.syncer.Close()
-	}
-	if n.metadata != nil {
-		n.metadata.Close()
-	}
-	for _, l := range []net.Listener{n.main, n.vip} {
-		if l != nil {
-			l.Close() // again, if it was served
-		}
+	if p := n.part.Load(); p != nil {
+		p.end(n)
 	}
 	if s := n.store.Load(); s != nil {
 		errs = append(errs, s.Close())

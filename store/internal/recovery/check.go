@@ -21,9 +21,11 @@ type checker struct {
 	expected map[QueueKey]int64 // or here
 	multi    bool               // Options.MultiDispatch
 	readOnly bool               // nothing is appended
+	plan     bool               // nothing is appended either, but counted as if
 	only     map[QueueKey]bool  // nil = all queues; else only these, and they are being built: a numbering that begins anew empties them
 	tracks   map[QueueKey]*track
-	skip     map[QueueKey]string // queues that are not looked at
+	recent   [recentTracks]recent // of the last records
+	skip     map[QueueKey]string  // queues that are not looked at
 	records  int64
 	appended int64
 	unqueued int64 // records whose topic or queue offset no queue can have
@@ -42,7 +44,58 @@ type track struct {
 	fault       string
 	reused, gap bool
 	filled      bool // got back units that it had lost
+	plan        *plan
 	impossible  bool // cannot be a directory
+	ignored     bool // not one of those that are looked at; in no map of tracks
+
+	units consumequeue.Units // of q, held while its records come
+}
+
+// recent is a track that was asked for lately.
+type recent struct {
+	key QueueKey
+	t   *track
+}
+
+const recentTracks = 1 << 10
+
+// recentSlot is where a queue lies among the recent ones.
+func recentSlot(k QueueKey) int {
+	n := len(k.Topic)
+	h := uint(k.QueueID) + 31*uint(n)
+	if n > 0 {
+		h += 7*uint(k.Topic[n-1]) + 131*uint(k.Topic[n/2])
+	}
+	return int(h % recentTracks)
+}
+
+// unit is q.Unit for who asks for one after the other.
+func (t *track) unit(queueOffset int64) (consumequeue.Unit, error) {
+	i := queueOffset - t.units.First
+	if i < 0 || i >= int64(t.units.Len()) {
+		t.letGo()
+		var err error
+		if t.units, err = t.q.View(queueOffset); err != nil {
+			return t.q.Unit(queueOffset)
+		}
+		i = 0
+	}
+	if u := t.units.At(int(i)); u.Valid() || u.IsFiller() {
+		return u, nil
+	}
+	return t.q.Unit(queueOffset) // which says what is wrong
+}
+
+func (t *track) letGo() {
+	t.units.Release()
+	t.units = consumequeue.Units{}
+}
+
+// letGo gives up what is held of queues.
+func (c *checker) letGo() {
+	for _, t := range c.tracks {
+		t.letGo()
+	}
 }
 
 func newChecker(set *consumequeue.Set, from int64) *checker {
@@ -50,9 +103,26 @@ func newChecker(set *consumequeue.Set, from int64) *checker {
 }
 
 func (c *checker) track(k QueueKey) *track {
+	r := &c.recent[recentSlot(k)]
+	if r.t == nil || r.key != k {
+		r.key, r.t = k, c.find(k)
+	}
+	return r.t
+}
+
+func (c *checker) find(k QueueKey) *track {
+	if c.only != nil && !c.only[k] || c.skip[k] != "" {
+		return &track{ignored: true}
+	}
 	t := c.tracks[k]
 	if t == nil {
 		t = &track{q: c.set.Queue(k.Topic, k.QueueID), start: c.from, last: -1, next: -1, impossible: consumequeue.CheckName(k.Topic, k.QueueID) != nil}
+		if c.plan && c.only != nil {
+			t.q = nil
+		}
+		if c.plan {
+			t.plan = planOf(t.q)
+		}
 		c.tracks[k] = t
 	}
 	return t
@@ -61,32 +131,39 @@ func (c *checker) track(k QueueKey) *track {
 // see compares one record.
 func (c *checker) see(m *record.Meta) error {
 	c.records++
-	for u := range consumequeue.Slots(m, c.multi) {
-		k := QueueKey{u.Topic, u.QueueID}
-		if c.only != nil && !c.only[k] || c.skip[k] != "" {
-			continue
+	if !c.multi {
+		if !m.HasUnit() {
+			return nil
 		}
-		t := c.track(k)
-		if t.impossible || u.QueueOffset < 0 || u.QueueOffset > MaxQueueOffset {
-			c.unqueued++
-			continue
-		}
-		if t.last == m.PhyOffset {
-			continue // a record that names a queue twice has one unit in it
-		}
-		t.last = m.PhyOffset
-		missing, err := c.compare(k, t, u, m)
-		if err != nil {
-			return err
-		}
-		if !missing {
-			continue
-		}
-		if err := c.append(k, t, u, m); err != nil {
+		return c.slot(consumequeue.Slot{Topic: m.Topic, QueueID: m.QueueID, QueueOffset: m.QueueOffset, TagsCode: m.TagsCode}, m)
+	}
+	for u := range consumequeue.Slots(m, true) {
+		if err := c.slot(u, m); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// slot compares one of the places of a record's units.
+func (c *checker) slot(u consumequeue.Slot, m *record.Meta) error {
+	k := QueueKey{u.Topic, u.QueueID}
+	t := c.track(k)
+	switch {
+	case t.ignored:
+		return nil
+	case t.impossible || u.QueueOffset < 0 || u.QueueOffset > MaxQueueOffset:
+		c.unqueued++
+		return nil
+	case t.last == m.PhyOffset:
+		return nil // a record that names a queue twice has one unit in it
+	}
+	t.last = m.PhyOffset
+	missing, err := c.compare(k, t, u, m)
+	if err != nil || !missing {
+		return err
+	}
+	return c.append(k, t, u, m)
 }
 
 // compare reports whether u is missing at the end of its queue and may be appended.
@@ -101,7 +178,13 @@ func (c *checker) compare(k QueueKey, t *track, u consumequeue.Slot, m *record.M
 		t.reused, t.gap = t.reused || again, t.gap || !again
 		t.start, t.first, t.next, t.matched, t.fault = m.PhyOffset, u.QueueOffset, -1, 0, ""
 		again = false
-		if c.only != nil {
+		if c.plan {
+			t.plan.units = 0
+			if c.only != nil {
+				t.plan = planOf(nil)
+			}
+		} else if c.only != nil {
+			t.letGo()
 			if t.q, err = c.set.ResetQueue(k.Topic, k.QueueID); err != nil {
 				return false, fmt.Errorf("empty queue %s-%d: %w", k.Topic, k.QueueID, err)
 			}
@@ -113,18 +196,22 @@ func (c *checker) compare(k QueueKey, t *track, u consumequeue.Slot, m *record.M
 	if t.q != nil {
 		minOffset, maxOffset, maxPhy = t.q.MinOffset(), t.q.MaxOffset(), t.q.MaxPhyOffset()
 	}
+	if c.plan {
+		minOffset, maxOffset, maxPhy = t.plan.min, t.plan.max, t.plan.maxPhy
+	}
 	switch {
 	case u.QueueOffset < minOffset:
 		t.blame(again, "lacks its head")
+	case c.plan && u.QueueOffset >= t.plan.held && u.QueueOffset < maxOffset: // another record would have got its unit
 	case u.QueueOffset < maxOffset:
-		have, err := t.q.Unit(u.QueueOffset)
+		have, err := t.unit(u.QueueOffset)
 		switch {
+		case err == nil && pointsAt(have, u, m):
+			t.matched++
 		case errors.Is(err, mappedfile.ErrCorrupt):
 			return !c.readOnly, nil // a torn or lost unit, which appending mends
 		case err != nil:
 			return false, err
-		case pointsAt(have, u, m):
-			t.matched++
 		} // else matched stays behind, see verdict
 	case again:
 	case m.PhyOffset < maxPhy:
@@ -148,9 +235,23 @@ func (t *track) blame(again bool, fault string) {
 }
 
 func (c *checker) append(k QueueKey, t *track, u consumequeue.Slot, m *record.Meta) error {
-	err := c.set.Append(u, m)
+	if c.plan {
+		return c.planned(t, u, m)
+	}
+	t.letGo()
+	var err error
+	end := int64(-1)
+	if t.q == nil {
+		err = c.set.Append(u, m)
+	} else {
+		end = t.q.MaxOffset()
+		err = t.q.Append(u, m)
+	}
 	var gap *consumequeue.GapError
 	switch {
+	case err == nil && end == u.QueueOffset && t.q.MaxOffset() == end+1:
+		c.counted(t, m)
+		return nil
 	case errors.As(err, &gap):
 		t.blame(false, "lacks units")
 		return nil
@@ -168,9 +269,7 @@ func (c *checker) append(k QueueKey, t *track, u consumequeue.Slot, m *record.Me
 	case err != nil:
 		return err
 	}
-	t.matched++
-	c.appended++
-	t.filled = t.filled || m.PhyOffset < c.dispatched || m.StoreTimestamp <= c.dispatchedTime
+	c.counted(t, m)
 	return nil
 }
 
@@ -197,6 +296,12 @@ func (c *checker) verdict(q *consumequeue.Queue, t *track) (string, error) {
 		return "", nil
 	}
 	n, err := unitsFrom(q, from)
+	if t != nil && t.plan != nil {
+		n += t.plan.units
+		if t.plan.mended >= 0 && errors.Is(err, mappedfile.ErrCorrupt) {
+			n, err = t.matched, nil
+		}
+	}
 	switch {
 	case errors.Is(err, mappedfile.ErrCorrupt):
 		return "has a malformed unit", nil

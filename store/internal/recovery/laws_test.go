@@ -320,6 +320,46 @@ func TestDamageOfDurableDataRefusesToOpen(t *testing.T) {
 	}
 }
 
+// With neither checkpoint nor summary nothing says what was durable; but what lies so deep that a process would have synced it long before is not given up
+// for an unsynced tail. Damage nearer to the end is one.
+func TestDeepDamageIsNoUnsyncedTail(t *testing.T) {
+	for _, deep := range []bool{true, false} {
+		w := newWorld(t, 1)
+		w.o.UnsyncedMost = 1 // so that two segments count
+		w.open()
+		bad := w.put("A", 0, 1, 500)
+		w.fill(40)
+		if !deep {
+			bad = w.put("A", 0, 1, 500)
+		}
+		w.put("A", 0, 3, 100)
+		w.dispatch(-1)
+		w.flush()
+		w.kill()
+		w.forgetSummary()
+		w.editLog(bad.PhyOffset+200, func(b []byte) { b[0] ^= 0x40 })
+		if segs := w.files("commitlog"); len(segs) < 4 {
+			t.Fatalf("%d segments", len(segs))
+		}
+		before := w.image()
+		op, err := recovery.Open(w.o)
+		var damage *commitlog.DamageError
+		switch {
+		case deep && (!errors.As(err, &damage) || damage.Off != bad.PhyOffset || w.image() != before):
+			t.Fatalf("deep: %v, want damage at %d and nothing changed", err, bad.PhyOffset)
+		case !deep && err != nil:
+			t.Fatal(err)
+		case !deep:
+			if op.Report.End != bad.PhyOffset || op.Report.DroppedRecords != 3 || op.Report.LostBytes != 0 {
+				t.Fatalf("%+v", op.Report)
+			}
+			if err := op.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 // Damage deep in the log is met only when the queues are compared: the same law holds for it.
 func TestDamageMetByTheComparisonIsJudgedByTheLog(t *testing.T) {
 	for _, clean := range []bool{true, false} {

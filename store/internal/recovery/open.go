@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -24,8 +25,11 @@ type recovery struct {
 	rep   Report
 	next  map[QueueKey]int64
 
-	broken  map[QueueKey]string // queues whose files cannot be opened
-	changed bool                // queues or log differ from what they were: say so durably
+	broken   map[QueueKey]string // queues whose files cannot be opened
+	flushing chan error          // nil = none: the log is being made durable meanwhile
+	later    bool                // nothing is made durable here
+	written  int64               // units that stay, of an attempt that met damage
+	changed  bool                // queues or log differ from what they were: say so durably
 }
 
 func open(o Options) (*Opened, error) {
@@ -37,18 +41,29 @@ func open(o Options) (*Opened, error) {
 	if o.Progress == nil {
 		o.Progress = func(string, int64, int64) {}
 	}
+	if o.Stop == nil {
+		o.Stop = func() error { return nil }
+	}
+	if err := o.announce(); err != nil {
+		return nil, err
+	}
 	s, err := findStart(o)
 	if err != nil {
 		return nil, err
 	}
 	// Damage that only the comparison with the queues meets is judged by the log, like all damage: look again, from the last good record before it.
+	written := int64(0)
 	for again := 0; ; again++ {
 		r := &recovery{o: o, start: s, next: map[QueueKey]int64{}}
 		opened, damage, err := r.run()
+		if opened != nil && !o.Plan {
+			opened.Report.RebuiltUnits += written
+		}
 		if damage < 0 || again == 2 {
 			return opened, err
 		}
 		s.scanFrom = damage
+		written += r.written
 	}
 }
 
@@ -57,6 +72,9 @@ func (r *recovery) run() (opened *Opened, damage int64, err error) {
 	defer func() {
 		if opened != nil {
 			return
+		}
+		if r.flushing != nil {
+			<-r.flushing // its error is the log's, which Close returns
 		}
 		if r.set != nil {
 			err = errors.Join(err, r.set.Close())
@@ -68,6 +86,7 @@ func (r *recovery) run() (opened *Opened, damage int64, err error) {
 	if err := r.openLog(); err != nil {
 		return nil, -1, err
 	}
+	r.harden()
 	if err := r.openQueues(); err != nil {
 		return nil, -1, err
 	}
@@ -85,10 +104,28 @@ func (r *recovery) run() (opened *Opened, damage int64, err error) {
 
 func (r *recovery) minPhy() int64 { return max(0, r.log.MinPhyOffset()) }
 
+// log are the options of the commit log.
+func (o *Options) log() commitlog.Options {
+	lo := o.CommitLog
+	lo.FS, lo.Dir, lo.ReadOnly = o.FS, o.CommitLogDir, o.ReadOnly
+	lo.QuarantineDir = cmp.Or(lo.QuarantineDir, filepath.Join(o.Root, "quarantine"))
+	return lo
+}
+
+// announce makes a truncation that was interrupted one of this opening: what the checkpoint and the summary say is from before it.
+func (o *Options) announce() error {
+	to, err := commitlog.Announced(o.log())
+	if err != nil || to < 0 {
+		return err
+	}
+	if !o.Cut || to < o.CutTo {
+		o.Cut, o.CutTo = true, to
+	}
+	return nil
+}
+
 func (r *recovery) openLog() error {
-	lo := r.o.CommitLog
-	lo.FS, lo.Dir, lo.ReadOnly = r.o.FS, r.o.CommitLogDir, r.o.ReadOnly
-	lo.QuarantineDir = cmp.Or(lo.QuarantineDir, filepath.Join(r.o.Root, "quarantine"))
+	lo := r.o.log()
 	var tail commitlog.Tail
 	var err error
 	r.log, tail, err = commitlog.Open(lo, commitlog.Recovery{
@@ -96,12 +133,16 @@ func (r *recovery) openLog() error {
 		Clean:       r.start.clean,
 		FlushedTo:   r.start.flushedTo,
 		DurableTime: r.start.durableTime,
+		Cut:         r.o.Cut,
+		CutTo:       r.o.CutTo,
+		Later:       true,
+		Stop:        r.o.Stop,
 		Progress:    func(done, total int64) { r.o.Progress("log", done, total) },
 	})
 	if err != nil {
 		return err
 	}
-	r.changed = r.changed || tail.DroppedBytes > 0
+	r.changed = r.changed || tail.DroppedBytes > 0 || r.o.Cut
 	r.rep = Report{
 		Clean:          r.start.clean,
 		SummaryUsed:    r.start.summary != nil,
@@ -119,12 +160,29 @@ func (r *recovery) openLog() error {
 	return nil
 }
 
+// harden begins to make durable what the log's scan accepted and no mark covers, or leaves it to the caller.
+func (r *recovery) harden() {
+	p, end := &r.start.page, r.rep.End
+	r.later = r.o.Later && !r.start.clean && !r.o.ReadOnly && !r.o.Cut && r.rep.DroppedBytes == 0 && r.rep.LostBytes == 0 &&
+		max(p.PhysicMsgTimestamp, p.LogicsMsgTimestamp, p.IndexMsgTimestamp) <= r.rep.LastStoreTime && max(p.ConfirmPhyOffset, p.MasterFlushedOffset) <= end // what was said stays true
+	if r.later || r.o.ReadOnly || r.o.FS != mappedfile.OS() || r.log.FlushedPhyOffset() >= end { // only a device takes its time; who simulates one wants one thing after the other
+		return
+	}
+	r.flushing = make(chan error, 1)
+	go func() {
+		_, err := r.log.Flush()
+		r.flushing <- err
+	}()
+}
+
+const stopEvery = 1024 // records
+
 // openQueues opens the queues and cuts them to the log's end.
 func (r *recovery) openQueues() error {
 	qo := r.o.Queues
 	qo.FS, qo.Dir, qo.ReadOnly = r.o.FS, r.o.QueueDir, r.o.ReadOnly
 	qo.StoreTime = r.log.StoreTime
-	if r.start.clean && r.start.summary != nil && r.start.summary.Clean {
+	if r.start.clean && r.start.summary != nil && r.start.summary.Clean && !r.o.CheckQueues {
 		for _, b := range r.start.summary.Queues {
 			qo.Known = append(qo.Known, consumequeue.Known(b))
 		}
@@ -140,12 +198,13 @@ func (r *recovery) openQueues() error {
 	if err := r.findBroken(); err != nil {
 		return err
 	}
-	before := int64(0)
+	before, units := int64(0), false // without any unit they are a slave's that was told where they go on, and had no log yet
 	for q := range r.set.All() {
 		before += q.MaxOffset()
+		units = units || q.MaxPhyOffset() >= 0
 	}
-	if len(r.log.Segments()) == 0 && before > 0 && r.o.CommitLog.OnDamage != commitlog.DamageCut {
-		return fmt.Errorf("%w: look whether %s is the right directory and mounted; if the log is really lost, open with OnDamage: DamageCut to begin anew", ErrNoLog, r.o.CommitLogDir)
+	if len(r.log.Segments()) == 0 && units && r.o.CommitLog.OnDamage != commitlog.DamageCut {
+		return fmt.Errorf("%w: look whether %s is the right directory and mounted; if the log is really lost, move consumequeue/ away to begin anew (a program opens with OnDamage: DamageCut)", ErrNoLog, r.o.CommitLogDir)
 	}
 	if !r.start.clean && !r.o.ReadOnly {
 		durable := r.start.scanFrom // by the checkpoint
@@ -156,7 +215,11 @@ func (r *recovery) openQueues() error {
 			return err
 		}
 	}
-	if end := r.set.MaxPhyOffset(); r.start.clean && end > r.rep.End { // units follow their records, and a clean exit leaves both on disk
+	end := r.set.MaxPhyOffset()
+	if r.o.Cut {
+		end = min(end, r.o.CutTo) // what is beyond is given up, not lost
+	}
+	if r.start.clean && end > r.rep.End { // units follow their records, and a clean exit leaves both on disk
 		r.rep.LostBytes = max(r.rep.LostBytes, end-r.rep.End)
 	}
 	cut := r.set.TruncateTo
@@ -194,7 +257,7 @@ func (r *recovery) findBroken() error {
 		}
 		r.broken[QueueKey{s.Topic, s.QueueID}] = "cannot be opened"
 	}
-	if len(sizes) == 0 {
+	if len(sizes) == 0 || r.o.RebuildBroken {
 		return nil
 	}
 	for q := range r.set.All() {
@@ -213,6 +276,13 @@ func (r *recovery) completeQueues() (damage int64, err error) {
 	var faults map[QueueKey]string
 	from := r.minPhy()
 	switch sum := r.start.summary; {
+	case sum != nil && r.o.CheckQueues:
+		faults = map[QueueKey]string{}
+		for _, k := range sum.Queues {
+			if k.LastPhy < r.rep.End {
+				r.next[QueueKey{k.Topic, k.QueueID}] = k.Max
+			}
+		}
 	case sum != nil:
 		if faults, from, err = compareKnown(r.set, sum, r.minPhy(), max(sum.EndPhyOffset, r.minPhy())); err != nil {
 			return -1, err
@@ -243,7 +313,7 @@ func (r *recovery) completeQueues() (damage int64, err error) {
 
 	c := newChecker(r.set, from)
 	c.multi = r.o.MultiDispatch
-	c.whole, c.readOnly = from <= r.minPhy(), r.o.ReadOnly
+	c.whole, c.readOnly, c.plan = from <= r.minPhy(), r.o.ReadOnly && !r.o.Plan, r.o.Plan
 	c.skip = r.broken
 	c.expected = maps.Clone(r.next)
 	c.dispatched, c.dispatchedTime = r.rep.End, r.start.page.MinTimestamp()
@@ -254,6 +324,9 @@ func (r *recovery) completeQueues() (damage int64, err error) {
 	if damage, err := r.pass("queues", c); err != nil {
 		return damage, err
 	}
+	if c.whole {
+		r.rep.LogRecords = c.records
+	}
 	if err := r.judge(c, faults); err != nil {
 		return -1, err
 	}
@@ -262,9 +335,27 @@ func (r *recovery) completeQueues() (damage int64, err error) {
 	}
 	if r.o.ReadOnly {
 		r.rep.LackingQueues = names(faults)
+		if r.o.Plan {
+			return r.planRebuild(faults)
+		}
 		return -1, nil
 	}
 	return r.rebuild(faults)
+}
+
+// planRebuild counts what rebuild would write.
+func (r *recovery) planRebuild(faults map[QueueKey]string) (damage int64, err error) {
+	c := newChecker(r.set, r.minPhy())
+	c.multi = r.o.MultiDispatch
+	c.whole, c.plan, c.only = true, true, map[QueueKey]bool{}
+	for k := range faults {
+		c.only[k] = true
+		r.rep.RebuiltQueues = insert(r.rep.RebuiltQueues, k)
+	}
+	if damage, err := r.pass("rebuild", c); err != nil {
+		return damage, err
+	}
+	return -1, r.judge(c, map[QueueKey]string{})
 }
 
 // rebuild empties the queues with faults and fills them from the log's start.
@@ -303,31 +394,36 @@ func (r *recovery) rebuild(faults map[QueueKey]string) (damage int64, err error)
 func (r *recovery) pass(stage string, c *checker) (damage int64, err error) {
 	const step = 4 << 20 // bytes between two reports of progress
 	end, told := r.rep.End, c.from
-	cur := r.log.NewCursor(c.from)
-	defer cur.Close()
-	var m record.Meta
-	for cur.Offset() < end {
-		at := cur.Offset()
-		switch err := cur.Next(&m, end); {
-		case errors.Is(err, commitlog.ErrNotYet): // only blanks were left
+	// Slots looks at properties only for multi-dispatch. Who simulates a device wants one thing after the other.
+	in := newReader(r.log, c.from, end, !c.multi && r.o.FS == mappedfile.OS() && end-c.from > step)
+	defer in.close()
+	defer c.letGo()
+	for n := 1; ; n++ {
+		if n%stopEvery == 0 {
+			if err := r.o.Stop(); err != nil {
+				return -1, err
+			}
+		}
+		m, at, err := in.next()
+		switch {
+		case err == io.EOF, errors.Is(err, commitlog.ErrNotYet): // perhaps only blanks were left
 			r.o.Progress(stage, end-c.from, end-c.from)
 			return -1, nil
 		case errors.Is(err, mappedfile.ErrCorrupt):
+			r.written += c.appended
 			return at, err
 		case err != nil:
 			return -1, err
 		}
-		if err := c.see(&m); err != nil {
+		if err := c.see(m); err != nil {
 			return -1, err
 		}
 		r.rep.LastStoreTime = max(r.rep.LastStoreTime, m.StoreTimestamp)
-		if cur.Offset()-told >= step {
-			told = cur.Offset()
+		if behind := m.PhyOffset + int64(m.Size); behind-told >= step {
+			told = behind
 			r.o.Progress(stage, told-c.from, end-c.from)
 		}
 	}
-	r.o.Progress(stage, end-c.from, end-c.from)
-	return -1, nil
 }
 
 // judge adds the queues that disagree with the log to faults, and what c learned to the report.
@@ -340,7 +436,10 @@ func (r *recovery) judge(c *checker, faults map[QueueKey]string) error {
 	one := func(k QueueKey, q *consumequeue.Queue) error {
 		judged[k] = true
 		t := c.tracks[k]
-		why, err := c.verdict(q, t)
+		why, err := "", error(nil)
+		if !c.plan || c.only == nil { // what would be built anew is right
+			why, err = c.verdict(q, t)
+		}
 		if err == nil && why != "" && t == nil && !c.multi {
 			why, err = r.foreign(q, why)
 		}
@@ -395,7 +494,13 @@ func (r *recovery) foreign(q *consumequeue.Queue, why string) (string, error) {
 
 // settle makes the result durable and leaves a checkpoint and a summary that say so.
 func (r *recovery) settle() error {
-	if r.o.ReadOnly || !r.changed && r.start.clean && r.start.summary != nil {
+	if r.flushing != nil {
+		err := <-r.flushing
+		if r.flushing = nil; err != nil {
+			return fmt.Errorf("flush the log after recovery: %w", err)
+		}
+	}
+	if r.o.ReadOnly || r.later || !r.changed && r.start.clean && r.start.summary != nil {
 		return nil
 	}
 	if _, err := r.log.Flush(); err != nil {
@@ -411,6 +516,7 @@ func (r *recovery) settle() error {
 	// The log's own idea of the time, not any record's: no checksum covers a store time, and one that is damaged must not get into the checkpoint.
 	if t := r.log.LastStoreTimestamp(); t > 0 && (r.changed || !r.start.clean) {
 		p.PhysicMsgTimestamp, p.LogicsMsgTimestamp = t, t
+		p.IndexMsgTimestamp = min(p.IndexMsgTimestamp, t)
 		p.ConfirmPhyOffset = min(p.ConfirmPhyOffset, r.rep.End)
 		p.MasterFlushedOffset = min(p.MasterFlushedOffset, r.rep.End)
 		if err := checkpoint.Write(r.o.FS, checkpoint.Path(r.o.Root), p); err != nil {
@@ -433,7 +539,7 @@ func (r *recovery) settle() error {
 func (r *recovery) opened() *Opened {
 	o := &Opened{
 		Log: r.log, Queues: r.set, Page: r.start.page, Summary: r.start.summary, Report: r.rep,
-		Dispatched: r.rep.End, DispatchFrom: r.rep.End, NextOffsets: r.next,
+		Unsettled: r.later, Dispatched: r.rep.End, DispatchFrom: r.rep.End, NextOffsets: r.next,
 	}
 	if !r.rep.Clean {
 		o.DispatchFrom = max(r.rep.Start, r.minPhy())

@@ -24,6 +24,24 @@ type Options struct {
 	SkipQueueCheck bool // without a valid summary, do not read the whole log to find queues that lack units
 	ReadOnly       bool // nothing is written: ends are computed in memory, lacking queues are only reported
 	IgnoreSummary  bool // as if there were no summary: everything is checked against the log
+	CheckQueues    bool // compare every record with its unit, also those that the summary vouches for
+	RebuildBroken  bool // rebuild queues that cannot be opened even if that are all of them: Queues.FileSize is known to be right
+	Plan           bool // with ReadOnly: Report tells what a writable open would do, units that it would write included
+
+	// UnsyncedMost is how much of the log may have been written and not yet synced when a process ended uncleanly, where neither checkpoint nor summary is
+	// left to say: bytes, at least two segments. Damage with whole records behind it that lies deeper is damage of durable data. 0 = 1 GiB.
+	UnsyncedMost int64
+
+	// Cut gives up everything from CutTo on, a record boundary: the log ends there, what lies behind goes to quarantine, and the queues follow.
+	Cut   bool
+	CutTo int64
+
+	// Later leaves it to the caller's first flush of log and queues to make durable what an unclean exit left in the page cache, and to its first checkpoint to say so (Opened.Unsettled), where
+	// nothing was cut or lost. Else all that is done when Open returns.
+	Later bool
+
+	// Stop is asked now and then; its error ends Open, and the next one goes on from what is there. May be nil.
+	Stop func() error
 
 	// Progress reports bytes of the log: stages "log" (finding its end), "queues" (checking and completing them), "rebuild". May be nil.
 	Progress func(stage string, done, total int64)
@@ -43,6 +61,8 @@ type Opened struct {
 	Summary *checkpoint.Summary // as it is on disk now, if it was believed or written; else nil
 	Report  Report
 
+	Unsettled bool // Options.Later: what the log holds from its FlushedPhyOffset on is not yet durable, nor are the queues, and the checkpoint is as the last process left it
+
 	Dispatched   int64 // the queues hold every record that starts below; the log's end, unless ReadOnly
 	DispatchFrom int64 // where sinks of the caller go on: <= Dispatched after an unclean exit (at least once). Queues need nothing below Dispatched.
 
@@ -58,6 +78,7 @@ type Report struct {
 	Start, End      int64 // physical offsets: the log was scanned from Start, it ends at End
 	ScannedRecords  int64 // with checksums, to find the log's end
 	CheckedRecords  int64 // compared with their queue units
+	LogRecords      int64 // of the whole log, if all of it was compared; else 0
 	DroppedBytes    int64 // cut from the log's end
 	DroppedRecords  int64 // whole records among them
 	LostBytes       int64 // between End and what was known to be durable: data that is lost or cut although it had been on disk

@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -43,8 +44,14 @@ func findStart(o Options) (start, error) {
 	}
 	s.believe(o, segs)
 
-	if s.summary != nil {
+	if o.Cut && s.summary != nil && s.summary.EndPhyOffset > o.CutTo {
+		s.summary, s.doubt = nil, ""
+	}
+	switch {
+	case s.summary != nil:
 		s.flushedTo = s.summary.EndPhyOffset
+	case !s.clean && s.durableTime == 0:
+		s.flushedTo = segs.surelySynced(o.UnsyncedMost)
 	}
 	tail := segs.start(len(segs.starts) - 3) // the original's normal recovery (4.5)
 	switch {
@@ -56,6 +63,9 @@ func findStart(o Options) (start, error) {
 		s.scanFrom = max(s.summary.LastPhyOffset, segs.start(0))
 	default:
 		s.scanFrom = segs.byTime(s.page.MinTimestamp())
+	}
+	if o.Cut {
+		s.scanFrom = min(s.scanFrom, segs.of(max(o.CutTo-1, 0)))
 	}
 	return s, nil
 }
@@ -137,6 +147,28 @@ func (s segments) byTime(ms int64) int64 {
 	}
 	return s.start(0)
 }
+
+// surelySynced is the offset below which the log was synced although nobody says so: more than most bytes, and two segments, were written behind it. -1 = nothing is sure.
+func (s segments) surelySynced(most int64) int64 {
+	last := len(s.starts) - 1
+	var p record.Parser
+	var m record.Meta
+	for ; last >= 2; last-- { // segments made ahead are empty
+		if s.parse(&p, s.starts[last], &m) == nil {
+			break
+		}
+	}
+	if last < 2 {
+		return -1
+	}
+	at := min(s.starts[last-1], s.starts[last]-cmp.Or(most, defaultUnsyncedMost))
+	if at <= s.starts[0] {
+		return -1
+	}
+	return at - at%s.size
+}
+
+const defaultUnsyncedMost = 1 << 30
 
 // parse reads the record at phyOffset.
 func (s segments) parse(p *record.Parser, phyOffset int64, m *record.Meta) error {

@@ -57,7 +57,10 @@ func Look(root, log fs.FS) (*Files, error) {
 	}
 	segs, err := segments(log, ".")
 	if err != nil {
-		return nil, fmt.Errorf("list the commit log: %w", err)
+		if pe := (*fs.PathError)(nil); errors.As(err, &pe) && pe.Path == "." {
+			err = pe.Err // of a directory that the caller knows by name
+		}
+		return nil, fmt.Errorf("list the commit log's directory: %w: is %s/ the right one? (--commitlog, if it lies elsewhere)", err, commitLogDir)
 	}
 	return &Files{root: root, log: log, segments: segs}, nil
 }
@@ -151,8 +154,42 @@ func segmentStart(name string) (int64, bool) {
 	return n, err == nil && n >= 0
 }
 
+// segmentName is the name of the segment that starts at an offset.
+func segmentName(start int64) string { return fmt.Sprintf("%0*d", fileNameDigits, start) }
+
 // segments lists the segment files of dir in order; a missing directory has none.
 func segments(fsys fs.FS, dir string) ([]Segment, error) {
+	list, err := listSegments(fsys, dir)
+	if err != nil || len(list) == 0 {
+		return list, err
+	}
+	return askForMissing(fsys, dir, list, list[0].Size), nil
+}
+
+// maxAskedFor bounds how many files of a listing's holes are asked for by name.
+const maxAskedFor = 10_000
+
+// askForMissing asks by name for the files of size bytes that an ordered listing lacks between others, and adds those that are there: a listing beside a store that makes files may have a later one and miss an earlier one.
+func askForMissing(fsys fs.FS, dir string, list []Segment, size int64) []Segment {
+	if len(list) < 2 || size <= 0 {
+		return list
+	}
+	asked := 0
+	out := list[:1:1]
+	for _, next := range list[1:] {
+		for start := out[len(out)-1].Start + size; start > 0 && start < next.Start && asked < maxAskedFor; start += size {
+			asked++
+			name := path.Join(dir, segmentName(start))
+			if info, err := fs.Stat(fsys, name); err == nil && info.Mode().IsRegular() {
+				out = append(out, Segment{Path: name, Start: start, Size: info.Size()})
+			}
+		}
+		out = append(out, next)
+	}
+	return out
+}
+
+func listSegments(fsys fs.FS, dir string) ([]Segment, error) {
 	list, err := fs.ReadDir(fsys, dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -218,6 +255,13 @@ const checkpointFields = 5 * 8
 
 // readHead reads the first n bytes of a file, all of them or an error.
 func readHead(fsys fs.FS, name string, n int) ([]byte, error) {
+	info, err := fs.Stat(fsys, name) // before it is opened: that of a named pipe waits for a writer
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a file: move it away", name)
+	}
 	f, err := fsys.Open(name)
 	if err != nil {
 		return nil, err

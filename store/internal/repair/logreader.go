@@ -6,8 +6,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
+	"math"
 	"path"
 
 	"github.com/mqstore/mqstore/commitlog/record"
@@ -43,16 +45,37 @@ func (d *Damage) Error() string {
 func (d *Damage) Unwrap() error { return d.Err }
 
 var (
-	errZeros   = errors.New("nothing was written here, yet records follow")
+	errNothing = &wrong{record.ErrMagic, "nothing was written here, yet records follow"}
+	errZeros   = &wrong{record.ErrMagic, "nothing was written here, yet something follows"}
 	errMissing = errors.New("the segment is missing")
-	errShort   = errors.New("the file ends within the record")
+	errShort   = &wrong{record.ErrSize, "the file ends within the record"}
 )
 
-// LogReader reads the records of a log in physical order, blanks left out, over damage and missing segments. It reads
+// wrong is a reason that has a kind (record.ErrMagic …) and words of its own.
+type wrong struct {
+	kind error
+	text string
+}
+
+func (w *wrong) Error() string { return w.text }
+
+func (w *wrong) Unwrap() error { return w.kind }
+
+func wrongf(kind error, format string, args ...any) error {
+	return &wrong{kind, fmt.Sprintf(format, args...)}
+}
+
+// LogReader reads the records of a log in physical order, blanks left out, over damage, what cannot be read, and missing segments. It reads
 // files as they are: the log ends where nothing more is written. For one goroutine; Close it.
 type LogReader struct {
 	// MetaOnly leaves bodies undecoded and checksums unchecked: Record.Message and Record.CRC are nil.
 	MetaOnly bool
+
+	sumsOnly  bool                             // checksums are verified, bodies left undecoded: Record.Message is nil
+	longAside bool                             // records of more than mostHeld bytes are not held: Record.Message and Record.Bytes are nil
+	window    int                              // bytes that are read at a time; 0 = readWindow
+	survey    func(phyOffset int64) (to int64) // up to where somebody has seen nothing but zeros. May be nil
+	tick      func() error                     // called now and then where nothing is found for long; its error ends the reading. May be nil
 
 	files *Files
 	next  int // the segment after the current one
@@ -67,7 +90,10 @@ type LogReader struct {
 	parser record.Parser
 }
 
-const readWindow = 1 << 20
+const (
+	readWindow = 1 << 20
+	mostHeld   = 32 << 20 // bytes of a record, where longer ones need not be held
+)
 
 // ReadLog reads from the first record at or behind phyOffset; 0 is the log's start.
 func (f *Files) ReadLog(phyOffset int64) (*LogReader, error) {
@@ -86,14 +112,14 @@ func (f *Files) ReadLog(phyOffset int64) (*LogReader, error) {
 	if err := r.open(); err != nil {
 		return nil, err
 	}
-	r.MetaOnly = true
+	r.MetaOnly, r.longAside = true, true
 	for r.Offset() < phyOffset {
 		_, err := r.Next()
 		if d := (*Damage)(nil); err == io.EOF || err != nil && !errors.As(err, &d) {
 			break // Next says it again
 		}
 	}
-	r.MetaOnly = false
+	r.MetaOnly, r.longAside = false, false
 	return r, nil
 }
 
@@ -109,7 +135,7 @@ func (r *LogReader) Offset() int64 {
 }
 
 // Next is the next record; io.EOF at the log's end; *Damage for a range without one, after which reading goes on; any other
-// error is one of input and final.
+// error is that of opening a file, and final. Behind damage only a record whose checksums verify is believed.
 func (r *LogReader) Next() (Record, error) {
 	for {
 		if r.done {
@@ -130,21 +156,16 @@ func (r *LogReader) Next() (Record, error) {
 		}
 		head, err := r.peek(record.BlankHeaderSize)
 		if err != nil {
-			return Record{}, err
+			return Record{}, r.unreadable(err)
 		}
 		size, magic := int64(int32(binary.BigEndian.Uint32(head))), binary.BigEndian.Uint32(head[4:])
 		switch {
 		case size == 0 && magic == 0:
-			more, err := r.written(r.next)
-			if err != nil {
-				return Record{}, err
-			}
-			if more < 0 {
-				r.done = true
-				return Record{}, io.EOF
-			}
-			return Record{}, r.skipTo(more, errZeros)
+			return Record{}, r.zeros()
 		case magic == record.MagicBlank:
+			if size != rest { // what it hides may be records
+				return Record{}, r.resync(wrongf(record.ErrSize, "a blank of %d bytes where %d are left of the file", size, rest), r.pos+1)
+			}
 			if err := r.leave(); err != nil {
 				return Record{}, err
 			}
@@ -152,20 +173,33 @@ func (r *LogReader) Next() (Record, error) {
 		}
 		rec, err := r.at(r.pos)
 		if err == nil {
-			r.pos += int64(len(rec.Bytes))
+			r.pos += int64(rec.Meta.Size)
 			return rec, nil
 		}
 		if e := (*notARecord)(nil); !errors.As(err, &e) {
-			return Record{}, err
+			return Record{}, r.unreadable(err)
 		}
-		return Record{}, r.resync(err)
+		return Record{}, r.resync(err, r.pos+1)
 	}
+}
+
+func (r *LogReader) ask() error {
+	if r.tick == nil {
+		return nil
+	}
+	return r.tick()
+}
+
+// unreadable goes on behind a place of the open segment that cannot be read.
+func (r *LogReader) unreadable(cause error) error {
+	return r.resync(cause, r.pos+1)
 }
 
 // notARecord marks what the bytes did wrong, beside errors of reading them.
 type notARecord struct{ err error }
 
 func (e *notARecord) Error() string { return e.err.Error() }
+
 func (e *notARecord) Unwrap() error { return e.err }
 
 // at reads the record at pos of the open segment.
@@ -181,20 +215,40 @@ func (r *LogReader) at(pos int64) (Record, error) {
 	}
 	size, magic := int64(int32(binary.BigEndian.Uint32(head))), binary.BigEndian.Uint32(head[4:])
 	if magic != record.MagicV1 && magic != record.MagicV2 {
-		return Record{}, &notARecord{fmt.Errorf("no record: magic 0x%08x", magic)}
+		return Record{}, &notARecord{wrongf(record.ErrMagic, "no record: magic 0x%08x", magic)}
 	}
 	if size <= record.BlankHeaderSize || size > rest {
-		return Record{}, &notARecord{fmt.Errorf("the record claims %d bytes, the file has %d left", size, rest)}
+		return Record{}, &notARecord{wrongf(record.ErrSize, "the record claims %d bytes, the file has %d left", size, rest)}
+	}
+	const mostBelieved = 1 << 20 // what is longer is read only if it at least says where it lies
+	if size > mostBelieved {
+		const posPhyOffset = 28
+		if head, err = r.peek(posPhyOffset + 8); err != nil {
+			return Record{}, err
+		}
+		if says := int64(binary.BigEndian.Uint64(head[posPhyOffset:])); says != r.seg.Start+pos {
+			return Record{}, &notARecord{&record.FormatError{Kind: record.ErrPhyOffset, Field: "physical offset", Value: says, Want: r.seg.Start + pos}}
+		}
+	}
+	if (r.sumsOnly || r.longAside) && size > mostHeld {
+		return r.long(pos, size)
 	}
 	b, err := r.peek(int(size))
 	if err != nil {
 		return Record{}, err
 	}
 	rec := Record{Bytes: b}
-	if err := r.parser.Parse(b, r.seg.Start+pos, &rec.Meta); err != nil {
+	r.parser.VerifyCRC = r.sumsOnly
+	err = r.parser.Parse(b, r.seg.Start+pos, &rec.Meta)
+	if r.sumsOnly && errors.Is(err, record.ErrCRC) {
+		rec.CRC = err
+		r.parser.VerifyCRC = false
+		err = r.parser.Parse(b, r.seg.Start+pos, &rec.Meta)
+	}
+	if err != nil {
 		return Record{}, &notARecord{err}
 	}
-	if r.MetaOnly {
+	if r.MetaOnly || r.sumsOnly {
 		return rec, nil
 	}
 	rec.Message, err = record.Decode(b)
@@ -207,87 +261,133 @@ func (r *LogReader) at(pos int64) (Record, error) {
 	return rec, nil
 }
 
-// resync finds the next record behind the damage at the reader's position and moves there.
-func (r *LogReader) resync(cause error) error {
-	from := r.pos
-	for pos := from + 1; ; {
-		at, err := r.find(pos)
-		if err != nil {
-			return err
-		}
-		if at < 0 {
-			break
-		}
-		_, err = r.at(at)
-		if err == nil {
-			r.pos = at
-			return &Damage{Path: r.seg.Path, From: r.seg.Start + from, To: r.seg.Start + at, Err: cause}
-		}
-		if e := (*notARecord)(nil); !errors.As(err, &e) {
-			return err
-		}
-		pos = at + 1
+// quick reads the record at the reader's position into m and k, and stays there. ok is false where the next record is not whole and of an ordinary length; size is -1
+// then if the segment ends here as it should, else the length of the record that does not verify, 0 if there is none.
+func (r *LogReader) quick(m *record.Meta, k *record.Known) (size int64, ok bool) {
+	rest := r.seg.Size - r.pos
+	if rest < record.BlankHeaderSize {
+		return -1, false
 	}
-	r.pos = from
-	more, err := r.written(r.next)
+	b, err := r.peek(record.BlankHeaderSize)
 	if err != nil {
-		return err
+		return 0, false
 	}
-	if more < 0 {
-		r.done = true
-		return &Damage{Path: r.seg.Path, From: r.seg.Start + from, To: -1, Err: cause}
+	size = int64(int32(binary.BigEndian.Uint32(b)))
+	switch magic := binary.BigEndian.Uint32(b[4:]); {
+	case magic == record.MagicBlank && size == rest:
+		return -1, false
+	case magic != record.MagicV1 && magic != record.MagicV2:
+		return 0, false
 	}
-	return r.skipTo(more, cause)
+	const (
+		ordinary     = 8 << 20
+		posPhyOffset = 28
+	)
+	if size <= record.BlankHeaderSize || size > min(rest, ordinary) {
+		return 0, false
+	}
+	if have := r.base + int64(len(r.buf)) - r.pos; have < size && size > posPhyOffset+8 { // what is read because of what it says, says first where it lies
+		if b, err = r.peek(posPhyOffset + 8); err != nil || int64(binary.BigEndian.Uint64(b[posPhyOffset:])) != r.seg.Start+r.pos {
+			return 0, false
+		}
+	}
+	if b, err = r.peek(int(size)); err != nil {
+		return 0, false
+	}
+	r.parser.VerifyCRC = true
+	if err := r.parser.ParseKnown(b, r.seg.Start+r.pos, m, k); err != nil {
+		if errors.Is(err, record.ErrCRC) {
+			return size, false
+		}
+		return 0, false
+	}
+	return size, true
 }
 
-// find is the first position from pos on where a record's magic code stands in its place; -1 if there is none.
-func (r *LogReader) find(pos int64) (int64, error) {
-	magic := binary.BigEndian.AppendUint32(nil, record.MagicV1)[:3] // the fourth byte tells the versions apart
-	for {
-		r.pos = pos + 4
-		rest := r.seg.Size - r.pos
-		if rest < 4 {
-			return -1, nil
+// advance moves over whole records that somebody else has read: from the record at from, where the reader must stand, to the end of one in the same segment, or of that
+// segment. It reports whether the reader did stand there.
+func (r *LogReader) advance(from, to int64) bool {
+	segs := r.files.segments
+	if r.done || r.Offset() != from {
+		return false
+	}
+	if r.f == nil || from == r.seg.End() {
+		if r.next == len(segs) || segs[r.next].Start != from {
+			return false
 		}
-		b, err := r.peek(int(min(rest, readWindow)))
+		if r.shut() != nil || r.open() != nil || r.f == nil {
+			return false
+		}
+	}
+	if to > r.seg.End() {
+		return false
+	}
+	r.pos = to - r.seg.Start
+	return true
+}
+
+// long reads a record that is too long to be held: its body through a window, for the checksum, and the rest as that of a record without one. Its Bytes are nil.
+func (r *LogReader) long(pos, size int64) (Record, error) {
+	const (
+		posBodyCRC = 8
+		posSysFlag = 36
+		shortest   = 72 + 2*8 // up to the body, with two IPv4 hosts
+		longer     = 12       // an IPv6 host
+		mostTail   = 1 << 17  // topic and properties
+	)
+	r.pos = pos
+	head, err := r.peek(shortest + 2*longer)
+	if err != nil {
+		return Record{}, err
+	}
+	flag := record.SysFlag(binary.BigEndian.Uint32(head[posSysFlag:]))
+	fixed := int64(shortest)
+	for _, bit := range []record.SysFlag{record.FlagBornHostV6, record.FlagStoreHostV6} {
+		if flag&bit != 0 {
+			fixed += longer
+		}
+	}
+	sum := binary.BigEndian.Uint32(head[posBodyCRC:])
+	body := int64(int32(binary.BigEndian.Uint32(head[fixed-4:])))
+	tail := size - fixed - body
+	if body < 0 || tail < 0 || tail > mostTail {
+		return Record{}, &notARecord{wrongf(record.ErrSize, "the record of %d bytes claims a body of %d", size, body)}
+	}
+	short := bytes.Clone(head[:fixed])
+	crc := uint32(0)
+	for at, end := pos+fixed, pos+fixed+body; at < end; {
+		if err := r.ask(); err != nil {
+			return Record{}, err
+		}
+		r.pos = at
+		b, err := r.peek(int(min(end-at, readWindow)))
 		if err != nil {
-			return -1, err
+			r.pos = pos
+			return Record{}, err
 		}
-		if i := bytes.Index(b, magic); i >= 0 {
-			return pos + int64(i), nil
-		}
-		pos += int64(len(b) - len(magic) + 1)
+		crc = crc32.Update(crc, crc32.IEEETable, b)
+		at += int64(len(b))
 	}
-}
-
-// written is the number of the first segment from i on whose first bytes are not zeros; -1 if there is none.
-func (r *LogReader) written(i int) (int, error) {
-	for ; i < len(r.files.segments); i++ {
-		if r.files.segments[i].Size < record.BlankHeaderSize {
-			continue
-		}
-		b, err := readHead(r.files.log, r.files.segments[i].Path, record.BlankHeaderSize)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return -1, err
-		}
-		if binary.BigEndian.Uint64(b) != 0 {
-			return i, nil
-		}
+	r.pos = pos + fixed + body
+	b, err := r.peek(int(tail))
+	r.pos = pos
+	if err != nil {
+		return Record{}, err
 	}
-	return -1, nil
-}
-
-// skipTo goes on with segment i and says what was left out before it.
-func (r *LogReader) skipTo(i int, cause error) error {
-	d := &Damage{Path: r.seg.Path, From: r.seg.Start + r.pos, To: r.files.segments[i].Start, Err: cause}
-	if err := r.shut(); err != nil {
-		return err
+	short = append(short, b...)
+	binary.BigEndian.PutUint32(short, uint32(fixed+tail))
+	binary.BigEndian.PutUint32(short[posBodyCRC:], 0)
+	binary.BigEndian.PutUint32(short[fixed-4:], 0)
+	var rec Record
+	r.parser.VerifyCRC = false
+	if err := r.parser.Parse(short, r.seg.Start+pos, &rec.Meta); err != nil {
+		return Record{}, &notARecord{err}
 	}
-	r.next = i
-	return d
+	rec.Meta.Size, rec.Meta.BodyCRC = int(size), sum
+	if crc &= math.MaxInt32; crc != sum {
+		rec.CRC = &record.FormatError{Kind: record.ErrCRC, Field: "body CRC", Value: int64(sum), Want: int64(crc)}
+	}
+	return rec, nil
 }
 
 // leave closes the segment that was read to its end. A hole before the next one is damage.
@@ -302,7 +402,7 @@ func (r *LogReader) leave() error {
 		return nil
 	}
 	if start := r.files.segments[r.next].Start; start != end {
-		return &Damage{Path: path.Join(path.Dir(r.seg.Path), fmt.Sprintf("%0*d", fileNameDigits, end)), From: end, To: start, Err: errMissing}
+		return &Damage{Path: path.Join(path.Dir(r.seg.Path), segmentName(end)), From: end, To: start, Err: errMissing}
 	}
 	return nil
 }
@@ -357,7 +457,11 @@ func (r *LogReader) peek(n int) ([]byte, error) {
 	if end := r.base + int64(len(r.buf)); r.pos >= r.base && r.pos < end {
 		keep = copy(r.buf, r.buf[r.pos-r.base:])
 	}
-	want := max(n, int(min(readWindow, r.seg.Size-r.pos)))
+	window := r.window
+	if window == 0 {
+		window = readWindow
+	}
+	want := max(n, int(min(int64(window), r.seg.Size-r.pos)))
 	if cap(r.buf) < want {
 		b := make([]byte, want)
 		copy(b, r.buf[:keep])

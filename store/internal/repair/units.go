@@ -9,6 +9,7 @@ import (
 	"path"
 	"sort"
 	"strconv"
+	"syscall"
 
 	"github.com/mqstore/mqstore/consumequeue"
 )
@@ -32,7 +33,7 @@ type QueueName struct {
 // Queues lists the queues that have a directory, sorted by topic and queue id.
 func (f *Files) Queues() ([]QueueName, error) {
 	topics, err := fs.ReadDir(f.root, queueDir)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, nil
 	}
 	if err != nil {
@@ -40,7 +41,7 @@ func (f *Files) Queues() ([]QueueName, error) {
 	}
 	var out []QueueName
 	for _, t := range topics {
-		if !t.IsDir() {
+		if !t.IsDir() || !fs.ValidPath(t.Name()) {
 			continue
 		}
 		ids, err := fs.ReadDir(f.root, path.Join(queueDir, t.Name()))
