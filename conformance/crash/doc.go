@@ -4,6 +4,7 @@
 //
 //   - lives on a file system in memory, in which a seed decides everything: what is put, which step of flush, dispatch, checkpoint or retention comes next, how the
 //     process or the machine ends, and which unsynced pages survive (TestLives, TestSlaveLives);
+//   - histories: 8 producers and 8 consumers at once, with crashes between, checked for linearizability (TestConcurrentHistoriesAreThoseOfQueues);
 //   - kill -9 of real processes on real files (TestKilledProcessLosesNothingAcked);
 //   - a full disk (TestDiskFull…).
 //

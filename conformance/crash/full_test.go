@@ -48,6 +48,7 @@ func TestDiskFullRefusesPutsAndNothingElse(t *testing.T) {
 			l.tell("put to %d: %d %v", m.QueueID, r.QueueOffset, err)
 			if err == nil {
 				l.note(l.sent(m, r.PhyOffset, r.Size, r.QueueOffset))
+				l.outlive = max(l.outlive, r.PhyOffset+int64(r.Size))
 				accepted++
 			}
 			return err
@@ -109,7 +110,11 @@ func TestDiskFullRefusesPutsAndNothingElse(t *testing.T) {
 		l.tell("room")
 		if l.s == nil {
 			l.mustOpen()
-			l.fullRecovered(queues, ops == 2)
+			kept := l.durable
+			if ops == 1 {
+				kept = max(l.outlive, l.durable)
+			}
+			l.fullRecovered(queues, kept)
 		}
 		for range 50 {
 			l.now = l.now.Add(time.Millisecond)
@@ -139,13 +144,13 @@ func TestDiskFullRefusesPutsAndNothingElse(t *testing.T) {
 }
 
 // fullRecovered forgets what a power loss may have taken and checks that it took nothing else.
-func (l *life) fullRecovered(queues []queueKey, mayLose bool) {
+func (l *life) fullRecovered(queues []queueKey, kept int64) {
 	l.t.Helper()
 	end := l.s.MaxPhyOffset()
 	for len(l.log) > 0 && l.log[len(l.log)-1].end > end {
 		m := l.log[len(l.log)-1]
-		if !mayLose || m.end <= l.durable {
-			l.fatal("lost: %+v, durable to %d, the log ends at %d", m, l.durable, end)
+		if m.end <= kept {
+			l.fatal("lost: %+v, to be kept to %d, the log ends at %d", m, kept, end)
 		}
 		l.next[m.queue] = m.queueOffset
 		l.log = l.log[:len(l.log)-1]

@@ -51,7 +51,8 @@ type life struct {
 	s    *store.DefaultMessageStore
 
 	log     []sent             // everything in the log, by physical offset
-	durable int64              // no power loss may take what ends at or below
+	durable int64              // no power loss may take what ends at or below,
+	outlive int64              // and no kill this: with SyncFlush what was answered, whether or not a flush was waited for, else all that is in the log
 	visible map[queueKey]int64 // SyncFlush: consumers saw the queue up to here
 	next    map[queueKey]int64 // the queue offset that the next message gets
 	minPhy  int64
@@ -116,6 +117,9 @@ func (l *life) message() *record.Message {
 	m.Body = l.body()
 	if l.rng.IntN(2) == 0 {
 		m.Properties = record.NewProperties("KEYS", fmt.Sprintf("k%d", l.rng.IntN(1000)), "TAGS", []string{"red", "green"}[l.rng.IntN(2)])
+	}
+	if l.rng.IntN(8) == 0 {
+		m.Properties = append(m.Properties, record.NewProperties("WAIT", "false")...)
 	}
 	if l.rng.IntN(12) == 0 {
 		m.SysFlag = m.SysFlag.WithTransaction([]record.Transaction{record.TransactionPrepared, record.TransactionCommit, record.TransactionRollback}[l.rng.IntN(3)])
@@ -197,7 +201,7 @@ func (l *life) put(async bool) {
 	}
 	r, err := l.s.Put(ctx, m)
 	l.tell("put %d bytes to %s-%d: at %d+%d, queue offset %d, %v %v", len(m.Body), m.Topic, m.QueueID, r.PhyOffset, r.Size, r.QueueOffset, r.Status, err)
-	l.answered(r, err)
+	l.answered(m, r, err)
 	if r.Size > 0 {
 		l.note(l.sent(m, r.PhyOffset, r.Size, r.QueueOffset))
 	} else if err == nil || m.StoreTimestamp != 0 {
@@ -218,7 +222,7 @@ func (l *life) putBatch() {
 	}
 	r, err := l.s.PutBatch(ctx, m, items)
 	l.tell("put batch of %d to %s-%d: at %d+%d, queue offset %d, %v %v", len(items), m.Topic, m.QueueID, r.PhyOffset, r.Size, r.QueueOffset, r.Status, err)
-	l.answered(r, err)
+	l.answered(m, r, err)
 	if r.Size == 0 {
 		return
 	}
@@ -244,6 +248,9 @@ func (l *life) note(m sent) {
 		l.fatal("a message at %d, but the last one ends at %d", m.phyOffset, l.log[n-1].end)
 	}
 	l.log = append(l.log, m)
+	if l.o.FlushMode == store.AsyncFlush {
+		l.outlive = max(l.outlive, m.end)
+	}
 	if !m.inQueue {
 		return
 	}
@@ -254,17 +261,25 @@ func (l *life) note(m sent) {
 }
 
 // answered checks a put's answer.
-func (l *life) answered(r store.PutResult, err error) {
+func (l *life) answered(m *record.Message, r store.PutResult, err error) {
 	l.t.Helper()
 	if err == nil && l.refused {
 		l.fatal("a put was accepted after a flush had failed")
 	}
 	l.expect(err)
-	if err == nil && r.Status == store.PutOK && l.o.FlushMode == store.SyncFlush {
-		l.durable = max(l.durable, r.PhyOffset+int64(r.Size))
+	if err == nil {
+		l.promised(string(m.Properties), r, r.PhyOffset+int64(r.Size))
 	}
 	if err == nil && r.Status != store.PutOK {
 		l.fatal("status %v without slaves or clock", r.Status)
+	}
+}
+
+// promised notes what an answer without an error means.
+func (l *life) promised(properties string, r store.PutResult, end int64) {
+	l.outlive = max(l.outlive, end)
+	if r.Status == store.PutOK && l.o.FlushMode == store.SyncFlush && !strings.Contains(properties, "WAIT") {
+		l.durable = max(l.durable, end)
 	}
 }
 
@@ -276,8 +291,8 @@ func (l *life) settleFutures() {
 			return false
 		}
 		r, err := p.f.Wait(ctx)
-		if err == nil && r.Status == store.PutOK && l.o.FlushMode == store.SyncFlush {
-			l.durable = max(l.durable, p.m.end)
+		if err == nil {
+			l.promised(p.m.properties, r, p.m.end)
 		}
 		if err != nil {
 			l.expect(err)
@@ -343,14 +358,14 @@ func (l *life) same(b []byte, q queueKey, queueOffset int64) {
 // end is how a process ends.
 func (l *life) end() {
 	l.flushed()
-	lost := true
+	kept := l.durable
 	switch n := l.rng.IntN(10); {
 	case n < 2 && !l.failing:
 		l.tell("close")
 		if err := l.s.Close(); err != nil {
 			l.fatal("close: %v", err)
 		}
-		lost = false
+		kept = 1 << 62
 		if l.rng.IntN(2) == 0 {
 			l.tell("power lost after it")
 			l.fs = l.fs.Crash(l.rng)
@@ -359,7 +374,7 @@ func (l *life) end() {
 	case n < 5:
 		l.tell("kill")
 		l.fs = l.fs.Kill()
-		lost = false
+		kept = max(l.outlive, l.durable)
 	default:
 		l.tell("power lost, durable to %d", l.durable)
 		l.fs = l.fs.Crash(l.rng)
@@ -376,13 +391,13 @@ func (l *life) end() {
 		case l.rng.IntN(2) == 0:
 			l.fs = l.fs.Kill()
 		default:
-			l.fs, lost = l.fs.Crash(l.rng), true
+			l.fs, kept = l.fs.Crash(l.rng), min(kept, l.durable)
 		}
 	}
 	l.failing, l.refused = false, false
 	l.tamper()
 	l.mustOpen()
-	l.recovered(lost)
+	l.recovered(kept)
 }
 
 // tamper does to derived files what restores from backups and careless hands do: an older version comes back, or one is gone.
@@ -431,7 +446,7 @@ func (l *life) tamper() {
 }
 
 // recovered checks what is there against what must be.
-func (l *life) recovered(mayLose bool) {
+func (l *life) recovered(kept int64) {
 	l.t.Helper()
 	end := l.s.MaxPhyOffset()
 	if minPhy := max(0, l.s.MinPhyOffset()); minPhy != l.minPhy {
@@ -458,8 +473,8 @@ func (l *life) recovered(mayLose bool) {
 		i++
 	}
 	for _, m := range l.log[i:] {
-		if !mayLose || m.end <= l.durable {
-			l.fatal("lost: %v offset %d at [%d, %d), durable to %d, the log ends at %d", m.queue, m.queueOffset, m.phyOffset, m.end, l.durable, end)
+		if m.end <= kept {
+			l.fatal("lost: %v offset %d at [%d, %d), to be kept to %d, the log ends at %d", m.queue, m.queueOffset, m.phyOffset, m.end, kept, end)
 		}
 	}
 	for _, m := range l.log[i:] {
@@ -468,7 +483,7 @@ func (l *life) recovered(mayLose bool) {
 		}
 	}
 	l.log = l.log[:i]
-	l.durable = min(l.durable, end)
+	l.durable, l.outlive = min(l.durable, end), end
 	l.flushed()
 	l.queuesAgree()
 	for q, seen := range l.visible {

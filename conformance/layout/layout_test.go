@@ -38,7 +38,7 @@ var (
 	// Whole-system tests may use everything that is not internal to the store.
 	whole = slices.Concat(below3, []string{
 		"commitlog/mappedfile/faultfs", "store", "store/storeprom",
-		"conformance", "conformance/model", "conformance/workload", "conformance/golden", "conformance/effort",
+		"conformance", "conformance/model", "conformance/workload", "conformance/golden", "conformance/effort", "conformance/memnet",
 	})
 )
 
@@ -77,12 +77,13 @@ var mayImport = map[string][]string{
 	// Helpers of tests, and the rules.
 	"conformance/golden": nil,
 	"conformance/effort": nil,
+	"conformance/memnet": nil,
 	"conformance/layout": nil,
 }
 
 // A test file may also import these; and, if its package is external (package x_test), those of testsMayImportOutside.
 var (
-	testsMayImport        = []string{"commitlog/mappedfile/faultfs", "conformance/golden", "conformance/effort"}
+	testsMayImport        = []string{"commitlog/mappedfile/faultfs", "conformance/golden", "conformance/effort", "conformance/memnet"}
 	testsMayImportOutside = []string{"conformance", "conformance/model", "conformance/workload"}
 )
 

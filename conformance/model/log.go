@@ -2,6 +2,7 @@ package model
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
@@ -11,15 +12,18 @@ import (
 	"github.com/mqstore/mqstore/store"
 )
 
-// AppendToCommitLog takes bytes of a master's log: whole records and blanks, or parts of them. They must start where the log ends; an empty log starts with them.
+// AppendToCommitLog takes bytes of a master's log: whole records and blanks, or parts of them. They must start where the log ends; an empty log starts with them, if they begin a segment.
 func (s *Store) AppendToCommitLog(phyOffset int64, p []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return store.ErrClosed
 	}
-	if !s.began {
-		s.began, s.min, s.end = true, s.startOf(phyOffset), phyOffset
+	if !s.began && len(s.tail) == 0 && phyOffset >= 0 {
+		if start := s.startOf(phyOffset); phyOffset != start {
+			return &store.OffsetMismatchError{Want: start, Got: phyOffset}
+		}
+		s.min, s.end = phyOffset, phyOffset
 	}
 	if want := s.end + int64(len(s.tail)); phyOffset != want {
 		return &store.OffsetMismatchError{Want: want, Got: phyOffset}
@@ -37,6 +41,7 @@ func (s *Store) AppendToCommitLog(phyOffset int64, p []byte) error {
 		}
 		b := slices.Clone(s.tail[:m.Size])
 		s.tail = s.tail[m.Size:]
+		s.began = true
 		if m.IsBlank() {
 			s.end += int64(m.Size)
 			continue
@@ -46,6 +51,46 @@ func (s *Store) AppendToCommitLog(phyOffset int64, p []byte) error {
 		}
 	}
 	return nil
+}
+
+// CommitLogData is a copy of the log's bytes from phyOffset on, to the end of that segment and at most max (0: no bound); offset 0 finds the log's beginning. Bytes that are no whole record yet are left out.
+func (s *Store) CommitLogData(phyOffset int64, max int) (store.View, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return store.View{}, store.ErrClosed
+	}
+	if phyOffset == 0 {
+		phyOffset = s.min
+	}
+	if !s.began || phyOffset < s.min || phyOffset >= s.end {
+		return store.View{}, fmt.Errorf("log data at %d: %w", phyOffset, store.ErrNotFound)
+	}
+	start := s.startOf(phyOffset)
+	b := make([]byte, min(s.end-start, s.o.SegmentSize))
+	end := start // of the last record in this segment
+	for _, r := range s.records {
+		if r.phyOffset >= start && r.end() <= start+s.o.SegmentSize {
+			copy(b[r.phyOffset-start:], r.bytes)
+			end = r.end()
+		}
+	}
+	if rest := b[end-start:]; len(rest) >= blankSize {
+		binary.BigEndian.PutUint32(rest, uint32(len(rest)))
+		binary.BigEndian.PutUint32(rest[4:], record.MagicBlank)
+	}
+	b = b[phyOffset-start:]
+	if max > 0 && len(b) > max {
+		b = b[:max]
+	}
+	return store.NewView(b, phyOffset, nil), nil
+}
+
+// SetRole changes the role. A slave that becomes a master gives up the beginning of a record that has not all come.
+func (s *Store) SetRole(role store.Role) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.o.Role, s.tail = role, nil
 }
 
 // TruncateTo cuts the log at a record's boundary, as recovery does after a crash: later records and their units go, and their queue offsets are given again.
@@ -70,12 +115,31 @@ func (s *Store) TruncateTo(phyOffset int64) error {
 	return nil
 }
 
-// Expire deletes the segments that end at or below phyOffset, never the last one, and lets the queues follow (spec/consumequeue-format.md 2.5): files whose last unit points below the log go, never the last one;
+// Renumber says where the queues go on that have no message any more, after a crash: at next, or at 0 if they are not named. A queue that has messages cannot be renumbered, and none can go beyond what it was.
+func (s *Store) Renumber(next func(topic string, queueID int32) int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, q := range s.queues {
+		n := next(k.topic, k.queueID)
+		switch {
+		case q.min < q.max() && n != 0:
+			return fmt.Errorf("%s/%d holds [%d, %d) and cannot be empty at %d", k.topic, k.queueID, q.min, q.max(), n)
+		case q.min < q.max():
+		case n > q.next:
+			return fmt.Errorf("%s/%d was at %d and cannot go on at %d", k.topic, k.queueID, q.next, n)
+		default:
+			*q = queue{first: n, min: n, next: n}
+		}
+	}
+	return nil
+}
+
+// Expire deletes the segments that end at or below phyOffset, never the one that is written, and lets the queues follow (spec/consumequeue-format.md 2.5): files whose last unit points below the log go, never the last one;
 // a queue begins with its first unit that has a record, and one that has none is empty at its next offset.
 func (s *Store) Expire(phyOffset int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.began && s.min+s.o.SegmentSize <= min(phyOffset, s.startOf(max(s.end-1, 0))) {
+	for s.began && s.min+s.o.SegmentSize <= min(phyOffset, s.startOf(s.end)) {
 		s.min += s.o.SegmentSize
 	}
 	s.records = slices.DeleteFunc(s.records, func(r *rec) bool { return r.phyOffset < s.min })

@@ -52,6 +52,7 @@ func (r *rec) end() int64 { return r.phyOffset + int64(len(r.bytes)) }
 type queue struct {
 	first int64 // queue offset of units[0]
 	min   int64
+	next  int64 // the highest that max has been
 	units []*rec
 }
 

@@ -71,6 +71,9 @@ func (s *Store) checkBoth(ctx context.Context, m *record.Message) error {
 	if err := s.writable(ctx); err != nil {
 		return err
 	}
+	if len(s.tail) > 0 {
+		return fmt.Errorf("%w: the log ends within a record of its master", store.ErrServiceNotAvailable)
+	}
 	if m == nil {
 		return illegal("no message")
 	}
@@ -80,7 +83,7 @@ func (s *Store) checkBoth(ctx context.Context, m *record.Message) error {
 		return illegal("topic %q", m.Topic)
 	case m.QueueID < 0:
 		return illegal("queue id %d", m.QueueID)
-	case n > maxTopicV2, n > maxTopicV1 && !s.o.AllowV2, m.Version == record.V2 && !s.o.AllowV2, m.Version > record.V2:
+	case n > maxTopicV2, n > maxTopicV1 && (!s.o.AllowV2 || m.Version > record.V2):
 		return illegal("topic of %d bytes, version %d", n, m.Version)
 	}
 	return nil
@@ -102,9 +105,6 @@ func (s *Store) put(ctx context.Context, m *record.Message) (store.PutResult, er
 	}
 	if len(m.Body) > s.o.MaxMessageSize {
 		return store.PutResult{}, illegal("body of %d bytes", len(m.Body))
-	}
-	if bytes.IndexByte(m.Properties, 0) >= 0 {
-		return store.PutResult{}, illegal("a zero byte in the properties")
 	}
 	ms, err := s.appendAll(m, []*record.Message{m})
 	if err != nil {
@@ -146,9 +146,6 @@ func (s *Store) putBatch(ctx context.Context, m *record.Message, items []record.
 		if err := s.checkMultiDispatch(c.Properties); err != nil {
 			return store.PutResult{}, err
 		}
-		if bytes.IndexByte(c.Properties, 0) >= 0 {
-			return store.PutResult{}, illegal("a zero byte in the properties of item %d", i)
-		}
 		ms[i] = &c
 	}
 	first, err := s.appendAll(m, ms)
@@ -174,12 +171,12 @@ func (s *Store) checkMultiDispatch(p record.Properties) error {
 // appendAll appends the records of ms one behind the other into one segment, with one store time, or none of them. It returns the first.
 // (spec/commitlog-format.md 1.11)
 func (s *Store) appendAll(first *record.Message, ms []*record.Message) (*record.Message, error) {
-	if len(s.tail) > 0 {
-		return nil, fmt.Errorf("%w: the log ends within a record of its master", store.ErrServiceNotAvailable)
-	}
 	// Lengths first: encode copies, so that a refusal leaves ms as they were.
 	size := 0
 	for _, m := range ms {
+		if bytes.IndexByte(m.Properties, 0) >= 0 {
+			return nil, illegal("a zero byte in the properties")
+		}
 		c := *m
 		b, err := record.AppendRecord(nil, &c, record.Limits{MaxMessageSize: s.o.MaxMessageSize, AllowV2: s.o.AllowV2})
 		switch {
@@ -189,13 +186,10 @@ func (s *Store) appendAll(first *record.Message, ms []*record.Message) (*record.
 			return nil, illegal("%w", err)
 		case len(b) > s.o.MaxMessageSize+recordAllowance:
 			return nil, illegal("a record of %d bytes", len(b))
-		case int64(len(b))+blankSize > s.o.SegmentSize:
-			return nil, illegal("%d bytes do not fit into a segment", len(b))
 		}
-		size += len(b)
-	}
-	if int64(size)+blankSize > s.o.SegmentSize {
-		return nil, illegal("%d bytes together do not fit into a segment", size)
+		if size += len(b); int64(size)+blankSize > s.o.SegmentSize {
+			return nil, illegal("%d bytes do not fit into a segment", size)
+		}
 	}
 	s.began = true
 	if free := s.o.SegmentSize - s.end%s.o.SegmentSize; int64(size)+blankSize > free {
@@ -266,6 +260,7 @@ func (s *Store) addUnit(k queueKey, queueOffset int64, r *rec) error {
 		return fmt.Errorf("%w: %s/%d holds [%d, %d), the record at %d is its number %d", store.ErrCorrupt, k.topic, k.queueID, q.min, q.max(), r.phyOffset, queueOffset)
 	}
 	q.units = append(q.units, r)
+	q.next = max(q.next, q.max())
 	return nil
 }
 

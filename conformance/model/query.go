@@ -3,6 +3,7 @@ package model
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/mqstore/mqstore/commitlog/record"
 	"github.com/mqstore/mqstore/store"
@@ -49,7 +50,7 @@ func (s *Store) Query(ctx context.Context, r store.QueryRequest) (*store.QueryRe
 		}
 		at := c.m.StoreTimestamp
 		if len(res.Records) == n || c.m.Topic != r.Topic || !slices.Contains(ks, r.Key) ||
-			!r.Begin.IsZero() && at < r.Begin.UnixMilli() || !r.End.IsZero() && at > r.End.UnixMilli() {
+			!r.Begin.IsZero() && time.UnixMilli(at).Before(r.Begin) || !r.End.IsZero() && time.UnixMilli(at).After(r.End) {
 			continue
 		}
 		res.Records = append(res.Records, store.NewView(c.bytes, c.phyOffset, nil))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mqstore/mqstore/conformance/effort"
+	"github.com/mqstore/mqstore/conformance/memnet"
 	"github.com/mqstore/mqstore/store"
 )
 
@@ -119,7 +120,7 @@ func TestAckedPutSurvivesTheMastersDisk(t *testing.T) {
 }
 
 func loseTheMaster(t *testing.T, rng *rand.Rand) {
-	n := NewNetwork()
+	n := memnet.New()
 	if rng.IntN(2) == 0 {
 		n.Seed(rng.Uint64(), 0.01)
 	}

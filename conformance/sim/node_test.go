@@ -24,6 +24,7 @@ import (
 
 	"github.com/mqstore/mqstore/commitlog/mappedfile/faultfs"
 	"github.com/mqstore/mqstore/commitlog/record"
+	"github.com/mqstore/mqstore/conformance/memnet"
 	"github.com/mqstore/mqstore/store"
 )
 
@@ -39,7 +40,7 @@ var (
 // node is a store with a disk and an address of its own, which can be stopped, killed and opened again.
 type node struct {
 	t       *testing.T
-	n       *Network
+	n       *memnet.Network
 	address string
 	fs      *faultfs.FS
 	o       store.Options
@@ -51,7 +52,7 @@ type node struct {
 func bubble(t *testing.T, f func(t *testing.T)) { t.Helper(); synctest.Test(t, f) }
 
 // start opens a node with an empty disk. It is closed at the bubble's end.
-func start(t *testing.T, n *Network, address string, o store.Options) *node {
+func start(t *testing.T, n *memnet.Network, address string, o store.Options) *node {
 	t.Helper()
 	d := &node{t: t, n: n, address: address, fs: faultfs.New(), o: o, events: new(events)}
 	d.open()
@@ -113,6 +114,7 @@ func (d *node) kill(power *rand.Rand) {
 
 // files are the contents of all files below a directory, without trailing zeros; files of zeros only are left out, since files are made ahead.
 func (d *node) files(dir string) map[string]string {
+	synctest.Wait() // no store into a mapping is under way
 	files := map[string]string{}
 	for _, path := range d.fs.Paths() {
 		if !strings.HasPrefix(path, "/store/"+dir+"/") {
@@ -344,7 +346,7 @@ var pki = sync.OnceValue(func() *tls.Config {
 	must(err)
 	key := newKey()
 	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "node"}, DNSNames: []string{"a", "b", "c"}, NotBefore: from, NotAfter: to,
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "node"}, DNSNames: []string{"a", "b", "c", "d", "e"}, NotBefore: from, NotAfter: to,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	pool := x509.NewCertPool()

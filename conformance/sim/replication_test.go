@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mqstore/mqstore/conformance/effort"
+	"github.com/mqstore/mqstore/conformance/memnet"
 	"github.com/mqstore/mqstore/store"
 )
 
@@ -15,7 +16,7 @@ import (
 func TestSlaveIsByteIdentical(t *testing.T) {
 	type world struct {
 		rng           *rand.Rand
-		n             *Network
+		n             *memnet.Network
 		master, slave *node
 	}
 	for _, c := range []struct {
@@ -45,7 +46,7 @@ func TestSlaveIsByteIdentical(t *testing.T) {
 			for _, ext := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/extended=%v/seed=%d", c.name, ext, seed), func(t *testing.T) {
 					bubble(t, func(t *testing.T) {
-						w := &world{rng: rand.New(rand.NewPCG(seed, 1)), n: NewNetwork()}
+						w := &world{rng: rand.New(rand.NewPCG(seed, 1)), n: memnet.New()}
 						mo, so := store.Options{}, store.Options{Role: store.Slave}
 						so.HA.MasterAddress = "a:1"
 						if ext {
@@ -78,13 +79,14 @@ func TestSlaveIsByteIdentical(t *testing.T) {
 // TestSlaveOfASlave: a slave with a listener can be followed, as the original's.
 func TestSlaveOfASlave(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		n := NewNetwork()
+		n := memnet.New()
 		rng := rand.New(rand.NewPCG(1, 1))
 		a := start(t, n, "a:1", store.Options{})
 		b := start(t, n, "b:1", store.Options{Role: store.Slave, HA: store.HAOptions{MasterAddress: "a:1"}})
 		c := start(t, n, "c:1", store.Options{Role: store.Slave, HA: store.HAOptions{MasterAddress: "b:1"}})
 		load(t, rng, a.s, 300)
 		caughtUp(t, a, c)
+		caughtUp(t, a, b)
 		same(t, a, c)
 		same(t, a, b)
 		if st := b.s.Stats().HA; len(st.Slaves) != 1 || st.Slaves[0].Lag != 0 {
@@ -106,7 +108,7 @@ func TestNewSlaveGetsEverything(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				n := NewNetwork()
+				n := memnet.New()
 				rng := rand.New(rand.NewPCG(2, 1))
 				mo := extended(store.Options{})
 				master := start(t, n, "a:1", mo)
@@ -149,7 +151,7 @@ func TestNewSlaveGetsEverything(t *testing.T) {
 // TestKilledSlaveScansLittle (report 21): what a slave received moves its checkpoint too, so that a kill makes it read only what came after the last one.
 func TestKilledSlaveScansLittle(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		n := NewNetwork()
+		n := memnet.New()
 		rng := rand.New(rand.NewPCG(3, 1))
 		master := start(t, n, "a:1", store.Options{})
 		slave := start(t, n, "b:1", store.Options{Role: store.Slave, HA: store.HAOptions{MasterAddress: "a:1"}})
@@ -174,7 +176,7 @@ func TestKilledSlaveScansLittle(t *testing.T) {
 // TestIdleSlaveIsIdle (report 55): a slave that is connected and gets nothing, has no master's address, or cannot reach its master, does next to nothing; and stays connected (report 52).
 func TestIdleSlaveIsIdle(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		n := NewNetwork()
+		n := memnet.New()
 		master := start(t, n, "a:1", store.Options{})
 		put(t, master.s, message("T", 0, "x"))
 		slave := start(t, n, "b:1", store.Options{Role: store.Slave, HA: store.HAOptions{MasterAddress: "a:1"}})

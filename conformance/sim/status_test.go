@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"github.com/mqstore/mqstore/commitlog/mappedfile/faultfs"
+	"github.com/mqstore/mqstore/conformance/memnet"
 	"github.com/mqstore/mqstore/store"
 )
 
 // follower opens a slave of a:1 at address.
-func follower(t *testing.T, n *Network, address string) *node {
+func follower(t *testing.T, n *memnet.Network, address string) *node {
 	t.Helper()
 	return start(t, n, address, store.Options{Role: store.Slave, HA: store.HAOptions{MasterAddress: "a:1"}})
 }
@@ -27,7 +28,7 @@ func TestStatusesOfASyncMaster(t *testing.T) {
 		name   string
 		role   store.Role // default SyncMaster
 		o      store.HAOptions
-		before func(t *testing.T, n *Network, master *node)
+		before func(t *testing.T, n *memnet.Network, master *node)
 		wait   string // property WAIT
 		status store.PutStatus
 		took   time.Duration
@@ -35,31 +36,37 @@ func TestStatusesOfASyncMaster(t *testing.T) {
 		{name: "no slave", status: store.SlaveNotAvailable},
 		{name: "async master", role: store.AsyncMaster, status: store.PutOK},
 		{name: "no slave, WAIT=false", wait: "false", status: store.PutOK},
-		{name: "a slave", before: func(t *testing.T, n *Network, _ *node) { follower(t, n, "b:1") }, status: store.PutOK},
-		{name: "two slaves", before: func(t *testing.T, n *Network, _ *node) { follower(t, n, "b:1"); follower(t, n, "c:1") }, status: store.PutOK},
+		{name: "a slave", before: func(t *testing.T, n *memnet.Network, _ *node) { follower(t, n, "b:1") }, status: store.PutOK},
+		{name: "two slaves", before: func(t *testing.T, n *memnet.Network, _ *node) { follower(t, n, "b:1"); follower(t, n, "c:1") }, status: store.PutOK},
 		{name: "stalled slave", before: stalled, status: store.FlushSlaveTimeout, took: 3 * time.Second},
 		{name: "stalled slave, another timeout", o: store.HAOptions{SlaveTimeout: 700 * time.Millisecond}, before: stalled, status: store.FlushSlaveTimeout, took: 700 * time.Millisecond},
 		{name: "stalled slave, WAIT=false", before: stalled, wait: "false", status: store.PutOK},
 		{name: "stalled slave, WAIT=TRUE", before: stalled, wait: "TRUE", status: store.FlushSlaveTimeout, took: 3 * time.Second},
-		{name: "slow slave", before: func(t *testing.T, n *Network, _ *node) { n.SetLatency(400 * time.Millisecond); follower(t, n, "b:1") }, status: store.PutOK, took: 800 * time.Millisecond},
-		{name: "slave that is too slow", before: func(t *testing.T, n *Network, _ *node) { n.SetLatency(1600 * time.Millisecond); follower(t, n, "b:1") }, status: store.FlushSlaveTimeout, took: 3 * time.Second},
-		{name: "slave too far behind", o: store.HAOptions{FallBehindMax: big}, before: func(t *testing.T, n *Network, master *node) {
+		{name: "slow slave", before: func(t *testing.T, n *memnet.Network, _ *node) {
+			n.SetLatency(400 * time.Millisecond)
+			follower(t, n, "b:1")
+		}, status: store.PutOK, took: 800 * time.Millisecond},
+		{name: "slave that is too slow", before: func(t *testing.T, n *memnet.Network, _ *node) {
+			n.SetLatency(1600 * time.Millisecond)
+			follower(t, n, "b:1")
+		}, status: store.FlushSlaveTimeout, took: 3 * time.Second},
+		{name: "slave too far behind", o: store.HAOptions{FallBehindMax: big}, before: func(t *testing.T, n *memnet.Network, master *node) {
 			stalled(t, n, master)
 			put(t, master.s, message("T", 0, string(make([]byte, big)), "WAIT", "false"))
 		}, status: store.SlaveNotAvailable},
-		{name: "slave just near enough", o: store.HAOptions{FallBehindMax: big + 1000}, before: func(t *testing.T, n *Network, master *node) {
+		{name: "slave just near enough", o: store.HAOptions{FallBehindMax: big + 1000}, before: func(t *testing.T, n *memnet.Network, master *node) {
 			stalled(t, n, master)
 			put(t, master.s, message("T", 0, string(make([]byte, big)), "WAIT", "false"))
 		}, status: store.FlushSlaveTimeout, took: 3 * time.Second},
-		{name: "two slaves, one dead", before: func(t *testing.T, n *Network, master *node) {
+		{name: "two slaves, one dead", before: func(t *testing.T, n *memnet.Network, master *node) {
 			stalled(t, n, master)
 			n.Hold("a:1", false)
-			n.dead(t)
+			dead(t, n)
 			follower(t, n, "c:1")
 		}, status: store.PutOK},
-		{name: "two of two, one dead", o: store.HAOptions{RequiredAcks: 2}, before: func(t *testing.T, n *Network, master *node) { n.dead(t); follower(t, n, "c:1") }, status: store.FlushSlaveTimeout, took: 3 * time.Second},
-		{name: "two of two", o: store.HAOptions{RequiredAcks: 2}, before: func(t *testing.T, n *Network, _ *node) { follower(t, n, "b:1"); follower(t, n, "c:1") }, status: store.PutOK},
-		{name: "slave that cannot write", before: func(t *testing.T, n *Network, _ *node) {
+		{name: "two of two, one dead", o: store.HAOptions{RequiredAcks: 2}, before: func(t *testing.T, n *memnet.Network, master *node) { dead(t, n); follower(t, n, "c:1") }, status: store.FlushSlaveTimeout, took: 3 * time.Second},
+		{name: "two of two", o: store.HAOptions{RequiredAcks: 2}, before: func(t *testing.T, n *memnet.Network, _ *node) { follower(t, n, "b:1"); follower(t, n, "c:1") }, status: store.PutOK},
+		{name: "slave that cannot write", before: func(t *testing.T, n *memnet.Network, _ *node) {
 			b := follower(t, n, "b:1")
 			b.fs.SetHook(func(op faultfs.Op) error {
 				if op.Kind == faultfs.OpMap || op.Kind == faultfs.OpSync {
@@ -68,13 +75,13 @@ func TestStatusesOfASyncMaster(t *testing.T) {
 				return nil
 			})
 		}, status: store.FlushSlaveTimeout, took: 3 * time.Second},
-		{name: "slave gone", before: func(t *testing.T, n *Network, _ *node) { b := follower(t, n, "b:1"); synctest.Wait(); b.stop() }, status: store.SlaveNotAvailable},
+		{name: "slave gone", before: func(t *testing.T, n *memnet.Network, _ *node) { b := follower(t, n, "b:1"); synctest.Wait(); b.stop() }, status: store.SlaveNotAvailable},
 	} {
 		for _, mode := range []store.FlushMode{store.AsyncFlush, store.SyncFlush} {
 			for _, async := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%v/async=%v", c.name, mode, async), func(t *testing.T) {
 					bubble(t, func(t *testing.T) {
-						n := NewNetwork()
+						n := memnet.New()
 						role := c.role
 						if role == 0 && c.name != "async master" {
 							role = store.SyncMaster
@@ -116,7 +123,7 @@ func TestStatusesOfASyncMaster(t *testing.T) {
 }
 
 // stalled connects a slave whose reports do not arrive any more.
-func stalled(t *testing.T, n *Network, master *node) {
+func stalled(t *testing.T, n *memnet.Network, master *node) {
 	t.Helper()
 	put(t, master.s, message("T", 0, "first", "WAIT", "false"))
 	follower(t, n, "b:1")
@@ -126,7 +133,7 @@ func stalled(t *testing.T, n *Network, master *node) {
 }
 
 // dead connects a peer that says that it holds nothing, and then nothing but that.
-func (n *Network) dead(t *testing.T) {
+func dead(t *testing.T, n *memnet.Network) {
 	t.Helper()
 	c, err := n.Dial(t.Context(), "", "a:1")
 	if err != nil {
@@ -175,7 +182,7 @@ func TestFlushAndSlavesAreWaitedForSideBySide(t *testing.T) {
 		for _, async := range []bool{false, true} {
 			t.Run(fmt.Sprintf("disk=%v/network=%v/async=%v", c.disk, c.network, async), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
-					n := NewNetwork()
+					n := memnet.New()
 					master := start(t, n, "a:1", store.Options{Role: store.SyncMaster, FlushMode: store.SyncFlush})
 					if c.network == never {
 						stalled(t, n, master)
@@ -216,7 +223,7 @@ func TestFlushAndSlavesAreWaitedForSideBySide(t *testing.T) {
 // TestAStuckPutDelaysNoOther (report 54): puts that wait for a slave that has gone quiet do not hold up those that need not wait, and each has a deadline of its own.
 func TestAStuckPutDelaysNoOther(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		n := NewNetwork()
+		n := memnet.New()
 		master := start(t, n, "a:1", store.Options{Role: store.SyncMaster, FlushMode: store.SyncFlush})
 		stalled(t, n, master)
 		begin := time.Now()
@@ -249,7 +256,7 @@ func TestAStuckPutDelaysNoOther(t *testing.T) {
 // TestALieIsNoAcknowledgement (report 47, the original's defect 6): a peer that acknowledges what it was never sent is sent away, and makes no put succeed.
 func TestALieIsNoAcknowledgement(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		n := NewNetwork()
+		n := memnet.New()
 		master := start(t, n, "a:1", store.Options{Role: store.SyncMaster})
 		put(t, master.s, message("T", 0, "x"))
 		for _, lie := range [][]byte{{0, 0, 1, 0, 0, 0, 0, 0}, {0xff, 0, 0, 0, 0, 0, 0, 0}, []byte("GET / HTTP/1.1\r\n")} {
@@ -279,7 +286,7 @@ func TestNobodySeesWhatIsNotAcknowledged(t *testing.T) {
 		for _, mode := range []store.FlushMode{store.AsyncFlush, store.SyncFlush} {
 			t.Run(fmt.Sprintf("ReadUncommitted=%v/%v", uncommitted, mode), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
-					n := NewNetwork()
+					n := memnet.New()
 					master := start(t, n, "a:1", store.Options{Role: store.SyncMaster, FlushMode: mode, ReadUncommitted: uncommitted})
 					stalled(t, n, master)
 					var answered atomic.Bool
@@ -327,7 +334,7 @@ func TestNobodySeesWhatIsNotAcknowledged(t *testing.T) {
 // TestUnconfirmedMessagesKeepTheirOffsets (report 11): what no slave had when its master was killed is still in that master's log. After its restart it is there, and no offset is given twice.
 func TestUnconfirmedMessagesKeepTheirOffsets(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		n := NewNetwork()
+		n := memnet.New()
 		master := start(t, n, "a:1", store.Options{Role: store.SyncMaster})
 		stalled(t, n, master)
 		var futures []*store.Future
@@ -362,7 +369,7 @@ func TestClosingWaitsForTheLastAcks(t *testing.T) {
 	for _, quiet := range []bool{false, true} {
 		t.Run(fmt.Sprint("stalled=", quiet), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				n := NewNetwork()
+				n := memnet.New()
 				n.SetLatency(200 * time.Millisecond)
 				master := start(t, n, "a:1", store.Options{Role: store.SyncMaster})
 				stalled(t, n, master)
@@ -399,7 +406,7 @@ func TestClosingWaitsForTheLastAcks(t *testing.T) {
 func TestWaitingProducersAreNotSerialised(t *testing.T) {
 	const oneWay, each = 5 * time.Millisecond, 50
 	bubble(t, func(t *testing.T) {
-		n := NewNetwork()
+		n := memnet.New()
 		n.SetLatency(oneWay)
 		master := start(t, n, "a:1", store.Options{Role: store.SyncMaster})
 		follower(t, n, "b:1")
