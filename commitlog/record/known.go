@@ -11,6 +11,13 @@ var findMultiDispatch = []byte(PropertyMultiDispatch + "\x01")
 
 // Known finds them in one pass, which is quicker than to look for one after the other.
 func (p Properties) Known() (k Known) {
+	p.known(&k)
+	return k
+}
+
+// known is Known in place, which saves copying as much as there may be properties.
+func (p Properties) known(k *Known) {
+	*k = Known{}
 	for len(p) > 0 {
 		entry := p
 		if n := bytes.IndexByte(p, entryEnd); n >= 0 {
@@ -39,7 +46,6 @@ func (p Properties) Known() (k Known) {
 			*value = entry[len(name):]
 		}
 	}
-	return k
 }
 
 // ParseKnown is Parse that finds the known properties on the way. k is filled if m is; of a blank it is zero.

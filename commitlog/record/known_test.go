@@ -2,6 +2,7 @@ package record_test
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,11 +11,12 @@ import (
 	"github.com/mqstore/mqstore/commitlog/record"
 )
 
-// FuzzKnown: one pass over any properties finds what a look for each of the names finds.
+// FuzzKnown: one pass over any properties finds what a look for each of the names finds, and the tags code is that of the tags.
 func FuzzKnown(f *testing.F) {
 	for _, s := range []string{
 		"", "TAGS=a", "TAGS=", "TAGS", "=TAGS=a", "X=TAGS=a", "TAGS=a;TAGS=b", "TAGS=a;TAGS=;", ";;KEYS=k1 k2;;UNIQ_KEY=u;", "KEYS==;KEYSX=1;XKEYS=2",
 		"UNIQ_KEY=u;TAGS=t;KEYS=k;INNER_MULTI_DISPATCH=%LMQ%a,b;INNER_MULTI_QUEUE_OFFSET=1,2", "INNER_MULTI_DISPATCH=", "T=1;K=2;U=3;I=4", "TAGS=a=b;KEYS= ",
+		"TAGS=a;" + strings.Repeat("NAME=value;", 12) + "TAGS=b",
 	} {
 		f.Add([]byte(props(s)))
 	}
@@ -29,6 +31,9 @@ func FuzzKnown(f *testing.F) {
 		got := p.Known()
 		if d := cmp.Diff(want, got); d != "" {
 			t.Fatalf("%q: %s", b, d)
+		}
+		if got, want := (&record.Message{Properties: p}).TagsCode(), record.TagsCode(string(want.Tags)); got != want {
+			t.Fatalf("%q: tags code %d, want %d", b, got, want)
 		}
 	})
 }

@@ -1,5 +1,7 @@
 package record
 
+import "bytes"
+
 // Version is a record's version: how long its topic may be.
 type Version uint8
 
@@ -68,11 +70,27 @@ func (m *Message) DecodedBody(maxSize int) ([]byte, error) {
 }
 
 func (p Properties) tagsCode() int64 {
-	v, ok := p.find(findTags)
-	if !ok {
-		return 0
+	return int64(JavaHash(p.tags()))
+}
+
+// tags is the value of TAGS.
+func (p Properties) tags() (value []byte) {
+	const few = 128 // bytes of properties, up to which it is quicker to go from one to the next than to look for the text
+	if len(p) > few {
+		value, _ = p.find(findTags)
+		return value
 	}
-	return int64(JavaHash(v))
+	for len(p) > len(findTags) {
+		end := bytes.IndexByte(p, entryEnd)
+		if end < 0 {
+			end = len(p)
+		}
+		if end > len(findTags) && string(p[:len(findTags)]) == string(findTags) {
+			value = p[len(findTags):end:end]
+		}
+		p = p[min(end+1, len(p)):]
+	}
+	return value
 }
 
 // keys yields views of the parts of KEYS.

@@ -92,7 +92,7 @@ func (p *Parser) parse(b []byte, phyOffset int64, m *Meta, k *Known) error {
 	case k == nil:
 		m.TagsCode = p.tagsCode(m)
 	default:
-		*k = m.Properties.Known()
+		m.Properties.known(k)
 		if m.Topic == TopicSchedule {
 			m.TagsCode = p.tagsCode(m)
 		} else {

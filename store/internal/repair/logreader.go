@@ -264,6 +264,13 @@ func (r *LogReader) at(pos int64) (Record, error) {
 // quick reads the record at the reader's position into m and k, and stays there. ok is false where the next record is not whole and of an ordinary length; size is -1
 // then if the segment ends here as it should, else the length of the record that does not verify, 0 if there is none.
 func (r *LogReader) quick(m *record.Meta, k *record.Known) (size int64, ok bool) {
+	if at := r.pos - r.base; at >= 0 && at+record.BlankHeaderSize <= int64(len(r.buf)) {
+		if b := r.buf[at:]; isMessage(b) {
+			if size = int64(binary.BigEndian.Uint32(b)); size <= min(int64(len(b)), ordinary) { // at hand: the most frequent case
+				return r.verified(b[:size], m, k)
+			}
+		}
+	}
 	rest := r.seg.Size - r.pos
 	if rest < record.BlankHeaderSize {
 		return -1, false
@@ -273,19 +280,16 @@ func (r *LogReader) quick(m *record.Meta, k *record.Known) (size int64, ok bool)
 		return 0, false
 	}
 	size = int64(int32(binary.BigEndian.Uint32(b)))
-	switch magic := binary.BigEndian.Uint32(b[4:]); {
-	case magic == record.MagicBlank && size == rest:
-		return -1, false
-	case magic != record.MagicV1 && magic != record.MagicV2:
+	if !isMessage(b) {
+		if binary.BigEndian.Uint32(b[4:]) == record.MagicBlank && size == rest {
+			return -1, false
+		}
 		return 0, false
 	}
-	const (
-		ordinary     = 8 << 20
-		posPhyOffset = 28
-	)
 	if size <= record.BlankHeaderSize || size > min(rest, ordinary) {
 		return 0, false
 	}
+	const posPhyOffset = 28
 	if have := r.base + int64(len(r.buf)) - r.pos; have < size && size > posPhyOffset+8 { // what is read because of what it says, says first where it lies
 		if b, err = r.peek(posPhyOffset + 8); err != nil || int64(binary.BigEndian.Uint64(b[posPhyOffset:])) != r.seg.Start+r.pos {
 			return 0, false
@@ -294,14 +298,27 @@ func (r *LogReader) quick(m *record.Meta, k *record.Known) (size int64, ok bool)
 	if b, err = r.peek(int(size)); err != nil {
 		return 0, false
 	}
+	return r.verified(b, m, k)
+}
+
+const ordinary = 8 << 20 // bytes of a record that quick reads
+
+// isMessage reports whether b, of 8 bytes or more, begins as a message does.
+func isMessage(b []byte) bool {
+	magic := binary.BigEndian.Uint32(b[4:])
+	return magic == record.MagicV1 || magic == record.MagicV2
+}
+
+// verified parses b, the record at the reader's position, for quick.
+func (r *LogReader) verified(b []byte, m *record.Meta, k *record.Known) (size int64, ok bool) {
 	r.parser.VerifyCRC = true
 	if err := r.parser.ParseKnown(b, r.seg.Start+r.pos, m, k); err != nil {
 		if errors.Is(err, record.ErrCRC) {
-			return size, false
+			return int64(len(b)), false
 		}
 		return 0, false
 	}
-	return size, true
+	return int64(len(b)), true
 }
 
 // advance moves over whole records that somebody else has read: from the record at from, where the reader must stand, to the end of one in the same segment, or of that
