@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/mqstore/mqstore/commitlog/record"
@@ -34,16 +35,16 @@ const (
 	demoProducers   = 4
 	demoQueues      = 4
 	demoAcks        = 1500            // as many puts are acknowledged before the kill,
-	demoPatience    = 3 * time.Second // or as many as there are after this
-	demoWait        = 30 * time.Second
+	demoPatience    = 3 * time.Second // or as many as there are after this, but at least one
+	demoWait        = 2 * time.Minute
 )
 
 var demoTopics = []string{"orders", "payments"}
 
-// demoOptions are those of a store that puts, as a master whose puts wait for a slave's disk, or that follows one.
+// demoOptions are those of a store that puts, as a master whose puts wait for a slave's disk, or that follows one. Machine and disk may be as slow as they like.
 func demoOptions(role store.Role, master string) store.Options {
 	return store.Options{
-		FlushMode: store.SyncFlush, SegmentSize: demoSegmentSize, QueueFileSize: demoQueueFile,
+		FlushMode: store.SyncFlush, SegmentSize: demoSegmentSize, QueueFileSize: demoQueueFile, SyncFlushTimeout: demoWait, PutBusyAfter: demoWait,
 		Role: role, HA: store.HAOptions{ListenAddress: "127.0.0.1:0", MasterAddress: master, ReportFlushed: true, SlaveTimeout: demoWait},
 	}
 }
@@ -116,14 +117,10 @@ func (d *demo) putAndKill() error {
 	if err := child.Start(); err != nil {
 		return err
 	}
-	killed := false
-	kill := func() {
-		killed = true
-		_ = child.Process.Kill()
-	}
+	axe := axe{kill: func() { _ = child.Process.Kill() }}
 	lines := bufio.NewReader(out)
 	if d.slave, err = d.follow(lines); err != nil {
-		kill()
+		axe.fall()
 		_ = child.Wait()
 		if cerr := d.e.ctx.Err(); cerr != nil {
 			return cerr
@@ -131,7 +128,7 @@ func (d *demo) putAndKill() error {
 		return err
 	}
 	start := time.Now()
-	deadline := time.AfterFunc(demoPatience, kill)
+	deadline := time.AfterFunc(demoPatience, axe.late)
 	var took time.Duration
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -140,14 +137,15 @@ func (d *demo) putAndKill() error {
 		}
 		var a ack
 		if err := json.Unmarshal(line, &a); err != nil {
-			kill()
+			axe.fall()
 			_ = child.Wait()
 			return fmt.Errorf("the writing process said %q: %w", line, err)
 		}
 		d.acks = append(d.acks, a)
+		axe.acked()
 		if len(d.acks) == demoAcks {
 			took = time.Since(start)
-			kill() // what it still says was acknowledged, too
+			axe.fall() // what it still says was acknowledged, too
 		}
 	}
 	deadline.Stop()
@@ -158,7 +156,7 @@ func (d *demo) putAndKill() error {
 	if cerr := d.e.ctx.Err(); cerr != nil {
 		return cerr
 	}
-	if !killed && err != nil {
+	if !axe.fallen() && err != nil {
 		return fmt.Errorf("the writing process: %w", err)
 	}
 	if len(d.acks) == 0 {
@@ -166,6 +164,36 @@ func (d *demo) putAndKill() error {
 	}
 	d.say("   %s acknowledged in %s. Then, in the middle of it: kill -9.", count(len(d.acks), "put was", "puts were"), took.Round(time.Millisecond))
 	return nil
+}
+
+// axe kills the writing process, once. When its time is over it does not, before it has acknowledged a put: there would be nothing to prove.
+type axe struct {
+	kill func()
+	mu   struct {
+		sync.Mutex
+		late, acked, fallen bool
+	}
+}
+
+func (a *axe) late()  { a.note(true, false, false) }
+func (a *axe) acked() { a.note(false, true, false) }
+func (a *axe) fall()  { a.note(false, false, true) }
+
+func (a *axe) note(late, acked, now bool) {
+	a.mu.Lock()
+	a.mu.late, a.mu.acked = a.mu.late || late, a.mu.acked || acked
+	falls := !a.mu.fallen && (now || a.mu.late && a.mu.acked)
+	a.mu.fallen = a.mu.fallen || falls
+	a.mu.Unlock()
+	if falls {
+		a.kill()
+	}
+}
+
+func (a *axe) fallen() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.mu.fallen
 }
 
 // follow opens the slave of the master that says its address first.
