@@ -36,6 +36,10 @@ func TestIndexMadeInBulkIsAnyOther(t *testing.T) {
 			t.Fatalf("%d entries of %v, %v", n, textsOf(m), err)
 		}
 	}
+	want := l.want("T", "k3", math.MinInt64, math.MaxInt64, 64)
+	if got := query(t, x, "T", "k3"); !slices.Equal(got, want) {
+		t.Errorf("found %v while it is made, want %v", got, want)
+	}
 	stop()
 	writer.Wait()
 	if err := x.Flush(); err != nil {
@@ -49,7 +53,7 @@ func TestIndexMadeInBulkIsAnyOther(t *testing.T) {
 	}
 	x = open(t, o)
 	l.holdsExactly(t, x, l.end)
-	if got, want := query(t, x, "T", "k3"), l.want("T", "k3", math.MinInt64, math.MaxInt64, 64); !slices.Equal(got, want) {
+	if got := query(t, x, "T", "k3"); !slices.Equal(got, want) {
 		t.Errorf("found %v, want %v", got, want)
 	}
 }

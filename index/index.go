@@ -155,7 +155,7 @@ func (x *Index) reconcile(heads []head) error {
 		m.dropped = heads[0].bucket
 	}
 	m.durable = m.next
-	m.active, m.sealed = newTail(m.next, 0), nil
+	m.active, m.sealed = newTail(m.next, 0, x.o.NoCompaction), nil
 	return nil
 }
 
@@ -293,7 +293,7 @@ func (x *Index) sealLocked() {
 	if 2*len(t.entries) > x.o.TailEntries {
 		size = x.o.TailEntries
 	}
-	x.mu.sealed, x.mu.active = t, newTail(x.mu.next, size)
+	x.mu.sealed, x.mu.active = t, newTail(x.mu.next, size, x.o.NoCompaction)
 }
 
 // Next is the physical offset of the record that Dispatch is to be given next.

@@ -33,7 +33,7 @@ type Options struct {
 	CacheSize    int64         // bytes of Pebble's block cache, default 32 MiB
 	MaxResults   int           // cap of one Query, default 64
 	NoBackground bool          // Run is not called: Dispatch itself writes the tail when it is full
-	NoCompaction bool          // tables are left as they were written, for the next index without this to merge: for who makes an index in bulk and closes it
+	NoCompaction bool          // tables are left as they were written, for the next index without this to merge: for who makes an index in bulk and closes it: until it is written a query goes through all that is in memory
 
 	Logger Logger // default: none
 

@@ -18,19 +18,27 @@ type entry struct {
 type tail struct {
 	from    int64 // physical offset: entries at or beyond are here
 	entries []entry
-	slots   []uint32 // newest entry of each chain, plus one
+	slots   []uint32 // newest entry of each chain, plus one; nil: there is one chain, of all entries
 	shift   int      // of a hash to its slot
 	heads   []head   // of the buckets that it touches but the newest one, oldest first; complete once it is sealed
 }
 
 const minSlots = 1 << 10
 
-func newTail(from int64, capacity int) *tail {
+// newTail is an empty tail. oneChain: it is filled more quickly, and queried by going through all of it.
+func newTail(from int64, capacity int, oneChain bool) *tail {
+	if oneChain {
+		return &tail{from: from, entries: make([]entry, 0, capacity)}
+	}
 	n := max(minSlots, 1<<bits.Len(uint(max(capacity, 1)-1)))
 	return &tail{from: from, entries: make([]entry, 0, capacity), slots: make([]uint32, n), shift: hashBits - bits.Len(uint(n)) + 1}
 }
 
 func (t *tail) add(hash uint64, phyOffset, storeTime int64) {
+	if t.slots == nil {
+		t.entries = append(t.entries, entry{hash, phyOffset, storeTime, uint32(len(t.entries))})
+		return
+	}
 	if len(t.entries) == len(t.slots) {
 		t.grow()
 	}
@@ -42,7 +50,7 @@ func (t *tail) add(hash uint64, phyOffset, storeTime int64) {
 // grow doubles the slots. Chains are built anew in a copy, since readers walk the old ones.
 func (t *tail) grow() {
 	old := t.entries
-	bigger := newTail(t.from, 2*len(old))
+	bigger := newTail(t.from, 2*len(old), false)
 	for _, e := range old {
 		bigger.add(e.hash, e.phyOffset, e.storeTime)
 	}
@@ -56,7 +64,12 @@ type run struct {
 	hash    uint64
 }
 
-func (t *tail) run(hash uint64) run { return run{t.entries, t.slots[hash>>t.shift], hash} }
+func (t *tail) run(hash uint64) run {
+	if t.slots == nil {
+		return run{t.entries, uint32(len(t.entries)), hash}
+	}
+	return run{t.entries, t.slots[hash>>t.shift], hash}
+}
 
 // next is the next older entry of the run's hash.
 func (r *run) next() (e *entry, ok bool) {
