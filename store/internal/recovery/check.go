@@ -247,11 +247,12 @@ func (c *checker) append(k QueueKey, t *track, u consumequeue.Slot, m *record.Me
 		end = t.q.MaxOffset()
 		err = t.q.Append(u, m)
 	}
-	var gap *consumequeue.GapError
-	switch {
-	case err == nil && end == u.QueueOffset && t.q.MaxOffset() == end+1:
+	if err == nil && end == u.QueueOffset && t.q.MaxOffset() == end+1 {
 		c.counted(t, m)
 		return nil
+	}
+	var gap *consumequeue.GapError // behind the ordinary case, since it costs an allocation
+	switch {
 	case errors.As(err, &gap):
 		t.blame(false, "lacks units")
 		return nil
