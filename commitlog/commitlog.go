@@ -45,6 +45,13 @@ func (c *Counter) Next() int64 { return c.next.Load() }
 // Set makes n the next queue offset: for who recovers or truncates queues, while nobody appends to this one.
 func (c *Counter) Set(n int64) { c.next.Store(n) }
 
+// Raise makes the next queue offset n, unless it is more already: for who meets records of this queue that came without it. Appends beside it give no offset twice, and may go on below n.
+func (c *Counter) Raise(n int64) {
+	for at := c.next.Load(); at < n && !c.next.CompareAndSwap(at, n); {
+		at = c.next.Load()
+	}
+}
+
 // Open opens the log in o.Dir, recovers it as r says, and returns what it found at its end. A missing directory is an empty log.
 //
 // Errors: *DamageError, *SegmentSizeError, the error of r.Each or r.Stop, and those of the file system. After an error the bytes of the log

@@ -35,10 +35,11 @@ func (l *Log) appendRawLocked(phyOffset int64, p []byte, latest int64) (end int6
 			return end, &OffsetMismatchError{Want: start, Got: phyOffset}
 		}
 		if phyOffset != end {
+			l.hasFile.Store(false) // before its end is moved to where no file is
 			if err := l.seq.Reset(phyOffset); err != nil {
+				l.hasFile.Store(len(l.seq.Extents()) > 0)
 				return end, fmt.Errorf("start an empty log at physical offset %d: %w", phyOffset, err)
 			}
-			l.hasFile.Store(false)
 			l.mu.whole, end = phyOffset, phyOffset
 		}
 	}
@@ -61,8 +62,8 @@ func (l *Log) appendRawLocked(phyOffset int64, p []byte, latest int64) (end int6
 		}
 		p = p[n:]
 		end = off + n
+		l.hasFile.Store(true) // before the end: who sees bytes sees where the log begins
 		l.seq.Publish(end)
-		l.hasFile.Store(true)
 		l.trackLocked(end, latest)
 		l.releaseLocked(end)
 	}
