@@ -33,7 +33,7 @@ func goldenMaker(t *testing.T, name, dir string) conformance.Maker {
 		if c.Now != nil {
 			return nil, fmt.Errorf("a clock: what is in the store has times: %w", errors.ErrUnsupported)
 		}
-		o := c.Options()
+		o := patient(c.Options())
 		o.SegmentSize, o.QueueFileSize = segment, queueFile
 		e := &engine{dir: filepath.Join(golden.Extract(t, name), dir), o: o}
 		var err error

@@ -319,13 +319,15 @@ var concurrentLaws = []Law{
 			topic, s := t.Topic(""), t.Store()
 			acked := make([][]store.PutResult, producers)
 			var puts sync.WaitGroup
+			var reopened atomic.Bool // however long who reopens it stands still, there are puts beside that
 			underWay := make(chan struct{}, 2*producers)
 			for p := range producers {
 				puts.Add(1)
 				t.Go(func() {
 					defer puts.Done()
 					defer func() { underWay <- struct{}{} }()
-					for n := range 2000 {
+					for n, last := 0, false; !last && t.ctx.Err() == nil; n++ {
+						last = reopened.Load() // a store that refuses nothing is asked once more
 						r, err := s.Put(t.ctx, t.Message(topic, int32(p), "x"))
 						if err != nil {
 							if !errors.Is(err, store.ErrClosed) || store.StatusName(err) != "SERVICE_NOT_AVAILABLE" {
@@ -346,6 +348,7 @@ var concurrentLaws = []Law{
 				}
 			}
 			next, err := again.Reopen(t.ctx)
+			reopened.Store(true)
 			puts.Wait()
 			t.Replace(next, err)
 			for p, rs := range acked {

@@ -44,6 +44,7 @@ func drivenMaker(options func(c conformance.Config) (store.Options, error), phas
 		if err != nil {
 			return nil, err
 		}
+		o = patient(o)
 		o.NoBackground = true
 		d := &driven{fs: faultfs.New(), o: o, phase: phase}
 		return d.open(d.fs)

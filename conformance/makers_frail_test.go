@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/mqstore/mqstore/commitlog/mappedfile/faultfs"
 	"github.com/mqstore/mqstore/conformance"
@@ -28,8 +27,8 @@ var (
 
 func frailMaker(_ context.Context, c conformance.Config) (conformance.Store, error) {
 	f := &frail{fs: faultfs.New()}
-	o := c.TinyOptions()
-	o.FS, o.PutBusyAfter = f.fs, time.Hour
+	o := patient(c.TinyOptions())
+	o.FS = f.fs
 	var err error
 	if f.DefaultMessageStore, err = store.Open("/store", o); err != nil {
 		return nil, err

@@ -32,18 +32,25 @@ var (
 	_ conformance.IndexWaiter   = (*engine)(nil)
 )
 
+// patient are options of a store on a disk that may be as slow as it likes, in a process that may stand still for seconds.
+func patient(o store.Options) store.Options {
+	o.PutBusyAfter = time.Hour
+	if o.SyncFlushTimeout == 0 {
+		o.SyncFlushTimeout = time.Hour
+	}
+	return o
+}
+
 // openEngine opens a store in a new directory below parent, which is gone when it is closed.
 func openEngine(parent string, o store.Options) (*engine, error) {
 	dir, err := os.MkdirTemp(parent, "store")
 	if err != nil {
 		return nil, err
 	}
-	o.PutBusyAfter = time.Hour // a disk may be as slow as it likes
-	if o.SyncFlushTimeout == 0 {
-		o.SyncFlushTimeout = time.Hour
-	}
+	o = patient(o)
 	if o.Role != store.Slave {
 		o.HA.ListenAddress = "127.0.0.1:0" // for slaves
+		o.HA.SlaveTimeout = time.Minute    // a law that takes its slave away may have to wait for it
 	}
 	e := &engine{dir: dir, o: o}
 	if e.DefaultMessageStore, err = store.Open(dir, o); err != nil {
