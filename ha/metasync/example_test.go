@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"time"
 
 	"github.com/mqstore/mqstore/ha/metasync"
 	"github.com/mqstore/mqstore/ha/remoting"
@@ -40,7 +41,7 @@ func Example() {
 	}
 
 	slave := metasync.NewDir(root+"/slave", metasync.DirOptions{})
-	syncer := metasync.NewSyncer(slave, metasync.SyncerOptions{})
+	syncer := metasync.NewSyncer(slave, metasync.SyncerOptions{Timeout: time.Minute}) // of a request; a machine that stands still for seconds is forgiven
 	defer syncer.Close()
 	syncer.SetMaster(main.Addr().String())
 	result, err := syncer.Step(context.Background()) // Run does this every 10 s
