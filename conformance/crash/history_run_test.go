@@ -78,7 +78,7 @@ func (w *world) fail(format string, args ...any) {
 func (w *world) open() error {
 	s, err := store.Open(root, store.Options{
 		FS: w.fs, SegmentSize: 16 << 10, QueueFileSize: 20_000, FlushMode: w.o.flush, NoBackground: w.o.crash, ReadUncommitted: w.o.reads, Index: store.IndexOptions{Off: true},
-		FlushEvery: time.Millisecond, QueueFlushEvery: time.Millisecond, MemorySize: 1 << 30, PutBusyAfter: time.Hour,
+		FlushEvery: time.Millisecond, QueueFlushEvery: time.Millisecond, MemorySize: 1 << 30, PutBusyAfter: time.Hour, SyncFlushTimeout: time.Hour,
 	})
 	if err != nil {
 		return err

@@ -74,6 +74,7 @@ func newLife(t *testing.T, seed uint64) *life {
 	l.o = store.Options{
 		SegmentSize: int64(2048 << l.rng.IntN(3)), QueueFileSize: int64(100 << l.rng.IntN(3)), FlushMode: store.FlushMode(l.rng.IntN(2)),
 		NoBackground: true, Now: func() time.Time { return l.now }, MemorySize: 1 << 30,
+		SyncFlushTimeout: time.Hour, PutBusyAfter: time.Hour, // whatever becomes of a put, it is not because this process stood still
 		Index: store.IndexOptions{Off: true}, // its crashes are package index's; an abandoned store would leave Pebble's goroutines behind
 	}
 	l.tell("segments of %d, queue files of %d, %v", l.o.SegmentSize, l.o.QueueFileSize, l.o.FlushMode)

@@ -50,6 +50,7 @@ func openEngine(s workload.Setup) (workload.Store, error) { return newEngine(s) 
 func newEngine(s workload.Setup) (*engine, error) {
 	e := &engine{clock: &clock{now: time.UnixMilli(workload.StartTime)}, fs: faultfs.New(), o: s.Options(), index: !s.NoIndex}
 	e.o.NoBackground, e.o.Now = true, e.Now
+	e.o.SyncFlushTimeout, e.o.PutBusyAfter = time.Hour, time.Hour // the model does not know how long this process stood still
 	return e, e.open()
 }
 
