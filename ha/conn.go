@@ -197,7 +197,6 @@ func (c *conn) report(phyOffset int64) error {
 // begin starts the sending from from; the slave's log ends at phyOffset.
 func (c *conn) begin(from, phyOffset int64) {
 	c.sent.Store(from)
-	c.reported.Store(true)
 	if f := c.m.o.RecordStart; f != nil && from > 0 && from < c.m.src.MaxPhyOffset() && !f(from) {
 		c.m.o.Events.Warning(c.peer, fmt.Errorf("%w, at physical offset %d: a frame was cut there, or its log is not ours", ErrMidRecord, from))
 	}
@@ -209,6 +208,7 @@ func (c *conn) begin(from, phyOffset int64) {
 	} else {
 		c.hold(phyOffset)
 	}
+	c.reported.Store(true) // last: who sees it finds the slave's offsets, and puts that wait for it
 	c.start <- from
 }
 

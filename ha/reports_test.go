@@ -344,3 +344,24 @@ func TestASlaveThatWasAheadIsRemembered(t *testing.T) {
 		}
 	})
 }
+
+// Who waits until a slave has reported, and then looks at it, never finds offsets that it did not say.
+func TestAConnectionThatHasReportedShowsWhatItSaid(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := memnet.New()
+		var m *Master
+		asked := 0
+		m = startMaster(t, n, "master:1", newMemLogAt(65536, 0, 1000, 1), MasterOptions{SegmentSize: 65536, RecordStart: func(int64) bool { // it is asked in the midst of the first report
+			asked++
+			if c := m.Stats().Connections; len(c) != 1 || c[0].Reported && (c[0].Ack != 400 || c[0].Sent != 400 || c[0].Lag != 600) {
+				t.Errorf("%+v", c)
+			}
+			return true
+		}})
+		write(t, rawDial(t, n), report(400))
+		synctest.Wait()
+		if c := m.Stats().Connections; asked != 1 || len(c) != 1 || !c[0].Reported || c[0].Ack != 400 {
+			t.Errorf("asked %d times, %+v", asked, c)
+		}
+	})
+}
