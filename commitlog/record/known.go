@@ -7,8 +7,6 @@ type Known struct {
 	Tags, Keys, UniqKey, MultiDispatch []byte
 }
 
-var findMultiDispatch = []byte(PropertyMultiDispatch + "\x01")
-
 // Known finds them in one pass, which is quicker than to look for one after the other.
 func (p Properties) Known() (k Known) {
 	p.known(&k)
@@ -18,33 +16,32 @@ func (p Properties) Known() (k Known) {
 // known is Known in place, which saves copying as much as there may be properties.
 func (p Properties) known(k *Known) {
 	*k = Known{}
-	for len(p) > 0 {
-		entry := p
-		if n := bytes.IndexByte(p, entryEnd); n >= 0 {
-			entry, p = p[:n:n], p[n+1:]
-		} else {
-			entry, p = p[:len(p):len(p)], nil
+	for len(p) > len(tagsHead) { // the shortest name
+		end := bytes.IndexByte(p, entryEnd)
+		if end < 0 {
+			end = len(p)
 		}
-		if len(entry) <= len(PropertyTags)+1 { // the shortest name, and a value
-			continue
+		if end > len(tagsHead) {
+			switch e := p[:end:end]; e[0] {
+			case 'T':
+				if string(e[:len(tagsHead)]) == tagsHead {
+					k.Tags = e[len(tagsHead):]
+				}
+			case 'K':
+				if string(e[:len(keysHead)]) == keysHead {
+					k.Keys = e[len(keysHead):]
+				}
+			case 'U':
+				if end > len(uniqKeyHead) && string(e[:len(uniqKeyHead)]) == uniqKeyHead {
+					k.UniqKey = e[len(uniqKeyHead):]
+				}
+			case 'I':
+				if end > len(multiDispatchHead) && string(e[:len(multiDispatchHead)]) == multiDispatchHead {
+					k.MultiDispatch = e[len(multiDispatchHead):]
+				}
+			}
 		}
-		var name []byte
-		var value *[]byte
-		switch entry[0] {
-		case 'T':
-			name, value = findTags, &k.Tags
-		case 'K':
-			name, value = findKeys, &k.Keys
-		case 'U':
-			name, value = findUniqKey, &k.UniqKey
-		case 'I':
-			name, value = findMultiDispatch, &k.MultiDispatch
-		default:
-			continue
-		}
-		if len(entry) > len(name) && string(entry[:len(name)]) == string(name) {
-			*value = entry[len(name):]
-		}
+		p = p[min(end+1, len(p)):]
 	}
 }
 

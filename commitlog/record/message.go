@@ -80,13 +80,13 @@ func (p Properties) tags() (value []byte) {
 		value, _ = p.find(findTags)
 		return value
 	}
-	for len(p) > len(findTags) {
+	for len(p) > len(tagsHead) {
 		end := bytes.IndexByte(p, entryEnd)
 		if end < 0 {
 			end = len(p)
 		}
-		if end > len(findTags) && string(p[:len(findTags)]) == string(findTags) {
-			value = p[len(findTags):end:end]
+		if end > len(tagsHead) && string(p[:len(tagsHead)]) == tagsHead {
+			value = p[len(tagsHead):end:end]
 		}
 		p = p[min(end+1, len(p)):]
 	}

@@ -75,11 +75,18 @@ func (p Properties) View(name string) (value []byte, ok bool) {
 	return p.find(append(append(buf[:0], name...), nameEnd))
 }
 
-// The names that are looked for in every record, each with its end.
+// The names that are looked for in every record, each with its end. Constants are compared in place, where a variable costs a call.
+const (
+	tagsHead          = PropertyTags + "\x01"
+	keysHead          = PropertyKeys + "\x01"
+	uniqKeyHead       = PropertyUniqKey + "\x01"
+	multiDispatchHead = PropertyMultiDispatch + "\x01"
+)
+
 var (
-	findTags    = []byte(PropertyTags + "\x01")
-	findKeys    = []byte(PropertyKeys + "\x01")
-	findUniqKey = []byte(PropertyUniqKey + "\x01")
+	findTags    = []byte(tagsHead)
+	findKeys    = []byte(keysHead)
+	findUniqKey = []byte(uniqKeyHead)
 	findDelay   = []byte(PropertyDelay + "\x01")
 )
 

@@ -406,13 +406,14 @@ func (r *recovery) pass(stage string, c *checker) (damage int64, err error) {
 		}
 		m, at, err := in.next()
 		switch {
+		case err == nil:
 		case err == io.EOF, errors.Is(err, commitlog.ErrNotYet): // perhaps only blanks were left
 			r.o.Progress(stage, end-c.from, end-c.from)
 			return -1, nil
 		case errors.Is(err, mappedfile.ErrCorrupt):
 			r.written += c.appended
 			return at, err
-		case err != nil:
+		default:
 			return -1, err
 		}
 		if err := c.see(m); err != nil {
