@@ -71,7 +71,7 @@ func (c *dumpCmd) Run(e *env) error {
 	if c.From >= segs[len(segs)-1].End() {
 		return nothing("--from %d is behind the log's last file, which ends at %d", c.From, segs[len(segs)-1].End())
 	}
-	r, err := l.files.ReadLog(c.From)
+	r, err := l.readLog(c.From)
 	if err != nil {
 		return explain(c.Dir, err)
 	}
@@ -96,9 +96,6 @@ func (c *dumpCmd) Run(e *env) error {
 		bar.at("dump", r.Offset()-first, end-first)
 		rec, err := r.Next()
 		if d := (*repair.Damage)(nil); errors.As(err, &d) {
-			if l.live && d.To < 0 {
-				break // the record that is being written just now
-			}
 			findings++
 			e.note("damage %v", d)
 			continue
