@@ -161,7 +161,7 @@ func (q *futures) step(now time.Time) {
 		switch {
 		case f.end <= flushed:
 		case failed != nil:
-			f.err = q.s.putFlushFailed(&f.res, failed)
+			f.late, f.err = true, q.s.putFlushFailed(&f.res, failed)
 		default:
 			f.late = true
 		}

@@ -110,7 +110,8 @@ func (s *reader) MaxOffset(topic string, queueID int32) int64 {
 // MessagesInQueue is MaxOffset - MinOffset; 0 for an unknown queue.
 func (s *reader) MessagesInQueue(topic string, queueID int32) int64 {
 	if q := s.queues.Queue(topic, queueID); q != nil {
-		return q.MaxOffset() - q.MinOffset()
+		first := q.MinOffset() // before the end, which it may follow
+		return q.MaxOffset() - first
 	}
 	return 0
 }

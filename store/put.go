@@ -23,44 +23,52 @@ const maxPropertiesChars = 32767
 
 // Put stores m and answers when it is as safe as the store's mode promises. See Putter.
 func (s *DefaultMessageStore) Put(ctx context.Context, m *record.Message) (PutResult, error) {
-	if err := s.enter(); err != nil {
+	role, err := s.enter(ctx)
+	if err != nil {
 		return PutResult{}, err
 	}
 	defer s.gate.leave()
-	r, err := s.append(ctx, m)
+	r, err := s.append(m)
 	if err != nil {
 		s.counts.putFailures.Add(1)
 		return PutResult{}, err
 	}
-	return s.answer(ctx, r, m)
+	return s.answer(ctx, r, m, role)
 }
 
-// enter passes the gate, without ever waiting there: only Close and a master that becomes a slave hold it, and a callback that puts within a put must not wait for a Close that waits for that put.
-func (s *DefaultMessageStore) enter() error {
-	if s.gate.enter() {
-		return nil
+// enter lets a put in and says in which role: that is the one to answer it by, whatever the store has become meanwhile. Who was let in leaves the gate.
+// It never waits at the gate: only Close and a master that becomes a slave hold it, and a callback that puts within a put must not wait for a Close that waits for that put.
+func (s *DefaultMessageStore) enter(ctx context.Context) (role Role, err error) {
+	switch {
+	case s.gate.enter():
+		if role, err = s.ready(ctx); err == nil {
+			return role, nil
+		}
+		s.gate.leave()
+	case s.closing.Load():
+		err = fmt.Errorf("%w: %w", ErrServiceNotAvailable, ErrClosed)
+	default:
+		err = fmt.Errorf("%w: %w", ErrServiceNotAvailable, errChangingRole)
 	}
 	s.counts.putFailures.Add(1)
-	if !s.closing.Load() {
-		return fmt.Errorf("%w: %w", ErrServiceNotAvailable, errChangingRole)
-	}
-	return fmt.Errorf("%w: %w", ErrServiceNotAvailable, ErrClosed)
+	return role, err
 }
 
 var errChangingRole = errors.New("this store is becoming a slave: put to its master")
 
 // PutAsync appends m now, in this goroutine, and answers later. At most 65,536 puts wait for a flush or for slaves at a time: beyond that PutAsync waits for one of them.
 func (s *DefaultMessageStore) PutAsync(m *record.Message) *Future {
-	if err := s.enter(); err != nil {
+	role, err := s.enter(context.Background())
+	if err != nil {
 		return &Future{done: closedChan, err: err}
 	}
 	defer s.gate.leave()
-	r, err := s.append(context.Background(), m)
+	r, err := s.append(m)
 	if err != nil {
 		s.counts.putFailures.Add(1)
 		return &Future{done: closedChan, err: err}
 	}
-	w := s.waitsFor(&r, m)
+	w := s.waitsFor(&r, m, role)
 	if !w.flush && !w.slaves {
 		r, err := s.unawaited(r)
 		return &Future{done: closedChan, res: r, err: err}
@@ -70,23 +78,21 @@ func (s *DefaultMessageStore) PutAsync(m *record.Message) *Future {
 
 // PutBatch stores all of items or none. See BatchPutter.
 func (s *DefaultMessageStore) PutBatch(ctx context.Context, m *record.Message, items []record.BatchItem) (PutResult, error) {
-	if err := s.enter(); err != nil {
+	role, err := s.enter(ctx)
+	if err != nil {
 		return PutResult{}, err
 	}
 	defer s.gate.leave()
-	r, err := s.appendBatch(ctx, m, items)
+	r, err := s.appendBatch(m, items)
 	if err != nil {
 		s.counts.putFailures.Add(1)
 		return PutResult{}, err
 	}
-	return s.answer(ctx, r, m)
+	return s.answer(ctx, r, m, role)
 }
 
 // append checks m and puts it into the log, in the original's order (spec/dispatch-and-read.md 5.5).
-func (s *DefaultMessageStore) append(ctx context.Context, m *record.Message) (PutResult, error) {
-	if err := s.ready(ctx); err != nil {
-		return PutResult{}, err
-	}
+func (s *DefaultMessageStore) append(m *record.Message) (PutResult, error) {
 	if err := s.check(m); err != nil {
 		return PutResult{}, err
 	}
@@ -110,10 +116,7 @@ func (s *DefaultMessageStore) append(ctx context.Context, m *record.Message) (Pu
 	return PutResult{PhyOffset: a.PhyOffset, Size: a.Size, QueueOffset: a.QueueOffset, StoreTimestamp: a.StoreTimestamp, Messages: 1, StoreHost: m.StoreHost}, nil
 }
 
-func (s *DefaultMessageStore) appendBatch(ctx context.Context, m *record.Message, items []record.BatchItem) (PutResult, error) {
-	if err := s.ready(ctx); err != nil {
-		return PutResult{}, err
-	}
+func (s *DefaultMessageStore) appendBatch(m *record.Message, items []record.BatchItem) (PutResult, error) {
 	if err := s.check(m); err != nil {
 		return PutResult{}, err
 	}
@@ -163,21 +166,22 @@ func (s *DefaultMessageStore) appendBatch(ctx context.Context, m *record.Message
 	return r, nil
 }
 
-// ready is nil if a put may be tried at all: rows 1 to 4 of the table.
-func (s *DefaultMessageStore) ready(ctx context.Context) error {
+// ready is nil if a put may be tried at all in the role that the store has now: rows 1 to 4 of the table.
+func (s *DefaultMessageStore) ready(ctx context.Context) (role Role, err error) {
+	role = s.Role()
 	if err := ctx.Err(); err != nil {
-		return err
+		return role, err
 	}
-	if err := s.writable(); err != nil {
-		return err
+	if err := s.writable(role); err != nil {
+		return role, err
 	}
 	if held := s.log.LockedFor(); held > s.o.PutBusyAfter && held < longestBusy {
-		return fmt.Errorf("%w: an append has held the log's lock for %v", ErrOSPageCacheBusy, held)
+		return role, fmt.Errorf("%w: an append has held the log's lock for %v", ErrOSPageCacheBusy, held)
 	}
 	if end := s.rawEnd.Load(); end > s.dispatcher.Offset() {
-		return s.awaitRaw(ctx, end)
+		return role, s.awaitRaw(ctx, end)
 	}
-	return nil
+	return role, nil
 }
 
 // check is what single messages and batches have in common of row 5.
@@ -238,9 +242,8 @@ func (s *DefaultMessageStore) diskFull(err error) {
 // waiting is what an answer has to wait for.
 type waiting struct{ flush, slaves bool }
 
-// waitsFor says what m's mode promises beyond the log (spec/ha-protocol.md 6.9, and commitlog-format.md 1.10), and puts the status of a SyncMaster that has no slave near enough to wait for into r.
-func (s *DefaultMessageStore) waitsFor(r *PutResult, m *record.Message) (w waiting) {
-	role := s.Role()
+// waitsFor says what m's mode promises beyond the log (spec/ha-protocol.md 6.9, and commitlog-format.md 1.10) in the role in which it was taken, and puts the status of a SyncMaster that has no slave near enough to wait for into r.
+func (s *DefaultMessageStore) waitsFor(r *PutResult, m *record.Message, role Role) (w waiting) {
 	if s.o.FlushMode == AsyncFlush && role != SyncMaster || !waits(m.Properties) {
 		return waiting{}
 	}
@@ -255,8 +258,8 @@ func (s *DefaultMessageStore) waitsFor(r *PutResult, m *record.Message) (w waiti
 }
 
 // answer waits until what m's mode promises is so, for disk and slaves side by side, and says in the status how far it is.
-func (s *DefaultMessageStore) answer(ctx context.Context, r PutResult, m *record.Message) (PutResult, error) {
-	w := s.waitsFor(&r, m)
+func (s *DefaultMessageStore) answer(ctx context.Context, r PutResult, m *record.Message, role Role) (PutResult, error) {
+	w := s.waitsFor(&r, m, role)
 	switch {
 	case !w.slaves && !w.flush:
 		return s.unawaited(r)

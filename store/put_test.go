@@ -300,8 +300,8 @@ func TestOneFailedFlushIsFinal(t *testing.T) {
 		if !errors.Is(err, store.ErrFlushFailed) || !errors.Is(err, syscall.EIO) {
 			t.Fatal(err)
 		}
-		if _, err := f.Wait(bg); !errors.Is(err, store.ErrFlushFailed) {
-			t.Fatal(err)
+		if r, err := f.Wait(bg); !errors.Is(err, store.ErrFlushFailed) || r.Status != store.FlushDiskTimeout {
+			t.Fatal(r, err)
 		}
 		for range 2 {
 			if _, err := s.Put(bg, message("T", 0, "later")); !errors.Is(err, store.ErrServiceNotAvailable) || store.StatusName(err) != "SERVICE_NOT_AVAILABLE" {

@@ -238,12 +238,14 @@ func (s *DefaultMessageStore) beginFollowing() {
 	s.replication.junction.begin(s.log.WholePhyOffset() == end)
 }
 
-// forgetPart drops the beginning of a record that has not all come: its master sends it again, another one may have something else there.
+// forgetPart drops the beginning of a record that has not all come: its master sends it again, another one may have something else there. Nothing raw is beyond the log's end then.
 func (s *DefaultMessageStore) forgetPart() {
 	s.rawMu.Lock()
 	defer s.rawMu.Unlock()
 	s.rawPart = nil
-	s.rawEnd.Store(min(s.rawEnd.Load(), s.log.MaxPhyOffset()))
+	end := s.log.MaxPhyOffset()
+	s.rawBegun.Store(min(s.rawBegun.Load(), end))
+	s.rawEnd.Store(min(s.rawEnd.Load(), end))
 }
 
 // stopFollowing ends the slave, if it runs, and forgets the beginning of a record that it held; the caller holds roleMu.

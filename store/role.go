@@ -65,6 +65,7 @@ func (s *DefaultMessageStore) promote(ctx context.Context, role Role) (err error
 		if err := s.log.TruncateTo(whole); err != nil {
 			return fmt.Errorf("cut the beginning of a record off the log: %w", fromBelow(err))
 		}
+		s.forgetPart()
 		s.o.Logger.Warn("cut the beginning of a record off the log", "dir", s.dir, "from", whole, "to", end)
 	}
 	if _, err := s.log.Flush(); err != nil {
@@ -85,9 +86,7 @@ func (s *DefaultMessageStore) promote(ctx context.Context, role Role) (err error
 		return fmt.Errorf("%w: dispatch stands at %d, the log ends at %d", ErrServiceNotAvailable, at, end)
 	}
 	for q := range s.queues.All() {
-		if c := s.counters.get(q.Topic(), q.ID()); c.Next() < q.MaxOffset() {
-			c.Set(q.MaxOffset())
-		}
+		s.counters.get(q.Topic(), q.ID()).Raise(q.MaxOffset())
 	}
 	if s.o.HA.Extended != nil {
 		id, err := s.identify(role)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mqstore/mqstore/commitlog"
 	"github.com/mqstore/mqstore/commitlog/record"
+	"github.com/mqstore/mqstore/consumequeue"
 )
 
 // Scan walks a queue from queue offset from (below the minimum: from the minimum) to the end that it has when the walk gets there. Each message is read and checked like Lookup's, and is a copy. An unknown queue is empty.
@@ -24,8 +25,8 @@ func (s *reader) Scan(ctx context.Context, topic string, queueID int32, from int
 			if err == nil {
 				m, err = s.messageAt(topic, queueID, at)
 			}
-			if errors.Is(err, ErrNotFound) && at < q.MinOffset() {
-				at = q.MinOffset() - 1
+			if errors.Is(err, ErrNotFound) && s.expired(q, at) {
+				at = max(at, q.MinOffset()-1)
 				continue
 			}
 			if err != nil {
@@ -37,6 +38,15 @@ func (s *reader) Scan(ctx context.Context, topic string, queueID int32, from int
 			}
 		}
 	}
+}
+
+// expired reports whether the message at queueOffset was deleted with the head of the log, which the queue's minimum follows a moment behind.
+func (s *reader) expired(q *consumequeue.Queue, queueOffset int64) bool {
+	u, err := q.Unit(queueOffset)
+	if err != nil {
+		return queueOffset < q.MinOffset()
+	}
+	return u.PhyOffset < s.log.MinPhyOffset()
 }
 
 func (s *reader) messageAt(topic string, queueID int32, queueOffset int64) (*record.Message, error) {

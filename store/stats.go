@@ -65,7 +65,7 @@ func (s *DefaultMessageStore) Stats() Stats {
 	if err := s.log.Err(); err != nil {
 		s.flushFailed(err)
 	}
-	err := s.writable()
+	err := s.writable(s.Role())
 	if p := s.trouble.full.Load(); err == nil && p != nil {
 		err = *p
 	}

@@ -59,3 +59,19 @@ func TestStepsBesideCloseLoseNoUnit(t *testing.T) {
 		}
 	}
 }
+
+// A flush that comes after a close says so: it did not fail, and nobody is told that one did.
+func TestAFlushAfterACloseIsNoFailedFlush(t *testing.T) {
+	s := open(t, "/store", store.Options{FS: faultfs.New(), NoBackground: true, Events: store.Events{FlushFailed: func(err error) { t.Error(err) }}})
+	put(t, s, message("T", 0, "x"))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, stepErr := s.FlushStep()
+	_, flushErr := s.Flush()
+	for _, err := range []error{stepErr, flushErr, s.CheckpointStep(), s.WaitFlushed(bg, 1<<40)} {
+		if !errors.Is(err, store.ErrClosed) || errors.Is(err, store.ErrFlushFailed) {
+			t.Error(err)
+		}
+	}
+}

@@ -21,7 +21,7 @@ import (
 
 // DefaultMessageStore is a MessageStore over one directory. See the package's contract. It is made by Open and must be closed.
 //
-// Lock order: roleMu, then gate, then rawMu or retainMu or checkMu, then dispatching.mu. No callback of the caller runs under one of them.
+// Lock order: roleMu, then gate, then rawMu or retainMu, then checkMu, then dispatching.mu. No callback of the caller runs under one of them.
 type DefaultMessageStore struct {
 	reader
 	dir  string
@@ -305,8 +305,11 @@ type trouble struct {
 // fail makes err the reason why the store is not writable until it is reopened. Only the first one counts; it reports whether err was that.
 func (t *trouble) fail(err error) bool { return t.final.CompareAndSwap(nil, &err) }
 
-// flushFailed notes a failed sync, once.
+// flushFailed notes a failed sync, once. That what was to be flushed is closed, and so flushed, is none.
 func (s *DefaultMessageStore) flushFailed(err error) {
+	if closed(err) {
+		return
+	}
 	err = fmt.Errorf("%w, the store takes no more puts until it is opened again: %w", ErrFlushFailed, err)
 	if s.trouble.fail(err) {
 		s.o.Logger.Error("flush failed", "dir", s.dir, "err", err)
@@ -314,12 +317,17 @@ func (s *DefaultMessageStore) flushFailed(err error) {
 	}
 }
 
-// writable is nil if puts may go on.
-func (s *DefaultMessageStore) writable() error {
+// closed reports whether err is that of a call that came after, or beside, a Close.
+func closed(err error) bool {
+	return errors.Is(err, commitlog.ErrClosed) || errors.Is(err, mappedfile.ErrClosed)
+}
+
+// writable is nil if puts may go on in role.
+func (s *DefaultMessageStore) writable(role Role) error {
 	if s.closing.Load() {
 		return fmt.Errorf("%w: %w", ErrServiceNotAvailable, ErrClosed)
 	}
-	if s.Role() == Slave {
+	if role == Slave {
 		return fmt.Errorf("%w: this store is a slave: put to its master", ErrServiceNotAvailable)
 	}
 	return s.healthy()
@@ -401,7 +409,10 @@ func (s *DefaultMessageStore) Flush() (flushed int64, err error) {
 	if err == nil {
 		err = s.flushQueues()
 	}
-	if err != nil {
+	switch {
+	case closed(err):
+		return flushed, ErrClosed
+	case err != nil:
 		s.flushFailed(err)
 		return flushed, fmt.Errorf("%w: %w", ErrFlushFailed, err)
 	}
@@ -429,6 +440,7 @@ func (s *DefaultMessageStore) checkpoint(clean bool) error {
 	if s.sealed {
 		return ErrClosed
 	}
+	minPhyOffset := max(s.log.MinPhyOffset(), 0) // before the queues, which follow it: what is deleted meanwhile is deleted after this checkpoint
 	at := s.dispatching.snapshot(s.queues)
 	if _, err := s.log.Flush(); err != nil {
 		return err
@@ -447,7 +459,7 @@ func (s *DefaultMessageStore) checkpoint(clean bool) error {
 	if s.unchecked {
 		return nil
 	}
-	summary := at.summary(max(s.log.MinPhyOffset(), 0), clean)
+	summary := at.summary(minPhyOffset, clean)
 	recovery.KeepNumbers(summary, s.next)
 	if err := checkpoint.WriteSummary(s.o.FS, s.dir, summary); err != nil {
 		return fmt.Errorf("write summary: %w", err)

@@ -200,9 +200,7 @@ func (s *DefaultMessageStore) raiseCounter(m *record.Meta, topic string, queueID
 	if !m.HasUnit() || queueOffset > recovery.MaxQueueOffset {
 		return
 	}
-	if c := s.counters.get(topic, queueID); c.Next() <= queueOffset {
-		c.Set(queueOffset + 1)
-	}
+	s.counters.get(topic, queueID).Raise(queueOffset + 1)
 }
 
 func withoutViews(m *record.Meta) record.Meta {
