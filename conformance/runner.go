@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	lawLimit      = 5 * time.Minute // a law that takes longer hangs
-	lawPatience   = time.Minute     // a message that is not visible by then is lost, and not only late on a busy machine
-	runnerClosing = 2 * time.Minute // as much for a store's Close
+	lawLimit      = 5 * time.Minute  // a law that takes longer hangs
+	lawPatience   = 30 * time.Second // a message that is not visible by then is lost, and not only late on a busy machine
+	runnerClosing = 2 * time.Minute  // as much for a store's Close
 )
 
 // runner holds the stores that laws share.
