@@ -121,10 +121,10 @@ func (w *worked) Close() error {
 
 func openWorked(t testing.TB, version string, keep string) func(workload.Setup) (workload.Store, error) {
 	return func(s workload.Setup) (workload.Store, error) {
-		set := settings{
+		set := patient.with(settings{
 			"mappedFileSizeCommitLog": s.SegmentSize, "mappedFileSizeConsumeQueue": s.QueueFileSize, "maxHashSlotNum": 500, "maxIndexNum": 2000, "maxMessageSize": s.MaxMessage,
 			"flushIntervalCommitLog": 10,
-		}
+		})
 		if s.Flush == store.SyncFlush {
 			set["flushDiskType"] = "SYNC_FLUSH"
 		}

@@ -53,10 +53,10 @@ func makeLawful(t testing.TB) conformance.Maker {
 			return nil, fmt.Errorf("a memory of another size than the machine's: %w", errors.ErrUnsupported)
 		}
 		o := c.TinyOptions()
-		s := settings{
+		s := patient.with(settings{
 			"haListenPort": freePort(t), "mappedFileSizeCommitLog": o.SegmentSize, "mappedFileSizeConsumeQueue": o.QueueFileSize, "maxHashSlotNum": 500, "maxIndexNum": 2000,
 			"offsetCheckInSlave": c.OffsetCheckInSlave, "enableMultiDispatch": c.MultiDispatch, "enableLmq": c.MultiDispatch,
-		}
+		})
 		for name, v := range map[string]int{
 			"maxMessageSize": o.MaxMessageSize, "maxTransferBytesOnMessageInMemory": o.MaxTransferBytesInMemory, "maxTransferCountOnMessageInMemory": o.MaxTransferMessagesInMemory,
 			"maxTransferBytesOnMessageInDisk": o.MaxTransferBytesInDisk, "maxTransferCountOnMessageInDisk": o.MaxTransferMessagesInDisk,

@@ -190,6 +190,9 @@ func (p *Peer) call(op string, q, a any) {
 // settings are broker properties by RocketMQ's names; both engines take them.
 type settings map[string]any
 
+// patient lets no put time out because a machine stood still for seconds, or a disk was slow: the answers are compared.
+var patient = settings{"syncFlushTimeout": 60_000, "slaveTimeout": 20_000, "osPageCacheBusyTimeOutMills": 60_000}
+
 // with is s and more.
 func (s settings) with(more settings) settings {
 	all := settings{}

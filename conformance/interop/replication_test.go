@@ -23,7 +23,7 @@ type pair struct {
 
 func newPair(t testing.TB, master, slave, role string) *pair {
 	port := freePort(t)
-	all := settings{"mappedFileSizeCommitLog": 64 << 10, "mappedFileSizeConsumeQueue": 20 * 4000, "maxHashSlotNum": 500, "maxIndexNum": 2000, "haSendHeartbeatInterval": 200}
+	all := patient.with(settings{"mappedFileSizeCommitLog": 64 << 10, "mappedFileSizeConsumeQueue": 20 * 4000, "maxHashSlotNum": 500, "maxIndexNum": 2000, "haSendHeartbeatInterval": 200})
 	x := &pair{t: t, net: newProxy(t, fmt.Sprintf("127.0.0.1:%d", port)), dirs: [2]string{t.TempDir(), t.TempDir()}, l: newLedger(t, 11)}
 	x.set[0] = all.with(settings{"brokerRole": role, "haListenPort": port})
 	if master == v5 {
