@@ -22,6 +22,7 @@ func temporary(o store.Options) (s *store.DefaultMessageStore, dir string, remov
 	if o.SegmentSize == 0 {
 		o.SegmentSize = 1 << 20
 	}
+	o.SyncFlushTimeout = time.Hour // the disk may be as slow as it likes
 	if s, err = store.Open(dir, o); err != nil {
 		log.Fatal(err)
 	}
