@@ -14,7 +14,7 @@ func (s *reader) Role() Role { return Role(s.role.Load()) }
 // A slave that becomes a master stops following, gives up the beginning of a record that has not all come, dispatches the rest of its log, goes on with the queue offsets where that ends, and takes puts. What its old master acknowledged
 // with a slave's help is there; what that one had beyond is not. A store that is damaged, or whose dispatch does not get on, does not become a master.
 //
-// A master that becomes a slave refuses puts, answers those under way, and follows HA.MasterAddress, or that of UpdateHaMasterAddress. Its log may be ahead of the new master's: ErrDiverged, in Events.Diverged and Stats, then says so and what to do.
+// A master that becomes a slave refuses puts, answers those under way as the master that took them, and follows HA.MasterAddress, or that of UpdateHaMasterAddress. Its log may be ahead of the new master's: ErrDiverged, in Events.Diverged and Stats, then says so and what to do.
 //
 // Slaves that follow this store stay connected throughout. SetRole must not be called from a callback or sink.
 func (s *DefaultMessageStore) SetRole(ctx context.Context, role Role) error {
