@@ -92,3 +92,23 @@ func TestWhatIsNotFlushedDoesNotExpire(t *testing.T) {
 		t.Errorf("removed %v, %v", removed, err)
 	}
 }
+
+// Whoever read bytes inside a record, and then asks what is wrong with them, may come too late: that is no damage.
+func TestWhatIsDeletedOrClosedMeanwhileIsNoDamage(t *testing.T) {
+	r := newRig(t)
+	aged(t, r)
+	l := r.log
+	if err := l.explain(7, record.ErrMagic); !errors.Is(err, ErrNotARecord) {
+		t.Errorf("inside a record: %v", err)
+	}
+	if _, err := l.Expire(ExpireOptions{Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.explain(7, record.ErrMagic); !errors.Is(err, mappedfile.ErrNotFound) || errors.Is(err, mappedfile.ErrCorrupt) {
+		t.Errorf("deleted meanwhile: %v", err)
+	}
+	r.close()
+	if err := l.explain(4*testSegment+7, record.ErrMagic); !errors.Is(err, ErrClosed) || errors.Is(err, mappedfile.ErrCorrupt) {
+		t.Errorf("closed meanwhile: %v", err)
+	}
+}

@@ -92,12 +92,18 @@ func (l *Log) explain(phyOffset int64, cause error) error {
 	if cause == nil {
 		cause = record.ErrMalformed
 	}
-	if v, err := l.seq.ViewRest(start); err == nil {
+	v, err := l.seq.ViewRest(start)
+	switch {
+	case err == nil:
 		at, _, bad := walk(v.Bytes, start, start+l.size, phyOffset)
 		v.Release()
 		if at > phyOffset || at < phyOffset && !bad {
 			return fmt.Errorf("%w: physical offset %d", ErrNotARecord, phyOffset)
 		}
+	case errors.Is(err, mappedfile.ErrNotFound): // deleted since the bytes were read
+		return err
+	case errors.Is(err, mappedfile.ErrClosed):
+		return ErrClosed
 	}
 	return l.corrupt(phyOffset, cause)
 }
