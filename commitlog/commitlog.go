@@ -72,8 +72,8 @@ func Open(o Options, r Recovery) (*Log, Tail, error) {
 	so := mappedfile.SequenceOptions{FS: fsys, Dir: o.Dir, FileSize: found.size, ReadOnly: o.ReadOnly}
 	if !o.ReadOnly && !o.NoBackground {
 		so.Ahead = true
-		so.Populate = max(0, min(o.Warm, found.size))
 		so.Prewrite = o.FlushMode == SyncFlush
+		so.Lay = o.FlushMode == AsyncFlush && o.Warm >= 0
 	}
 	so.Staged = o.FlushMode == SyncFlush && !o.ReadOnly
 	seq, err := mappedfile.OpenSequence(so)

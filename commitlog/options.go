@@ -31,7 +31,6 @@ const (
 	defaultSegmentSize = 1 << 30
 	minSegmentSize     = 256
 	defaultFlushEvery  = 500 * time.Millisecond
-	defaultWarm        = 32 << 20
 )
 
 // Options of a log. The zero value of every field but Dir is the production default.
@@ -49,7 +48,7 @@ type Options struct {
 	Now           func() time.Time // nil = time.Now; called under the append lock, once per append
 	NoBackground  bool             // no goroutines: the caller drives FlushStep (simulation, tests)
 	Frugal        bool             // what a cursor or an append has passed leaves this process's memory (it stays in the page cache): for tools that go through a whole log once
-	Warm          int64            // bytes faulted in ahead of the write position; 0 = 32 MiB bounded by the segment; negative = none
+	Warm          int64            // negative: with asynchronous flush, the pages ahead of the write position are not made ready (mappedfile.SequenceOptions.Lay)
 }
 
 // withDefaults fills zero fields and checks the rest, but for SegmentSize, which the existing files may decide.
@@ -71,9 +70,6 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
-	}
-	if o.Warm == 0 {
-		o.Warm = defaultWarm
 	}
 	return o, nil
 }

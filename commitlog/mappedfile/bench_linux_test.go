@@ -303,7 +303,7 @@ func BenchmarkSequenceAppend(b *testing.B) {
 	}{
 		{"plain", mappedfile.SequenceOptions{}},
 		{"ahead", mappedfile.SequenceOptions{Ahead: true}},
-		{"ahead,populate=32M", mappedfile.SequenceOptions{Ahead: true, Populate: 32 << 20}},
+		{"ahead,lay", mappedfile.SequenceOptions{Ahead: true, Lay: true}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			c.o.Dir, c.o.FileSize = filepath.Join(b.TempDir(), "q"), 256<<20

@@ -19,7 +19,11 @@ type file struct {
 	modTime    time.Time
 	refs       atomic.Int64
 	allocated  atomic.Int64 // in-file: from where this process began to write, blocks are there up to here; stored by the writer only
-	warm       int64        // in-file: faulted in up to here; the pipeline's own
+	warm       int64        // in-file: written ahead up to here; the pipeline's own
+
+	// The writer's own.
+	ready  int64 // in-file: where allocated is known, stores up to here need no preparation; see lay
+	unlaid bool  // laying failed
 }
 
 func newFile(m Mapping, path string, start int64) *file {
@@ -27,6 +31,12 @@ func newFile(m Mapping, path string, start int64) *file {
 	f.end = start + int64(len(f.b))
 	f.refs.Store(1)
 	return f
+}
+
+// forget gives up what is known of f's blocks and pages: the next write may be before the place where ours began.
+func (f *file) forget() {
+	f.allocated.Store(0)
+	f.ready = 0
 }
 
 // acquire takes a reference; false if the file is gone.

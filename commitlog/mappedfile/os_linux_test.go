@@ -77,7 +77,7 @@ func TestDiskFullIsAnErrorAtCreation(t *testing.T) {
 func childFill(args []string) error {
 	debug.SetPanicOnFault(false)
 	for _, o := range []mappedfile.SequenceOptions{
-		{FileSize: 256 << 10}, {FileSize: 256 << 10, Ahead: true, Populate: 1 << 20}, {FileSize: 256 << 10, Ahead: true, Prewrite: true}, {FileSize: 6000, Sparse: true}, {FileSize: 8 << 20, Sparse: true, AllocWindow: 4096, Ahead: true},
+		{FileSize: 256 << 10}, {FileSize: 256 << 10, Ahead: true, Lay: true}, {FileSize: 256 << 10, Ahead: true, Prewrite: true}, {FileSize: 6000, Sparse: true}, {FileSize: 8 << 20, Sparse: true, AllocWindow: 4096, Ahead: true},
 	} {
 		o.Dir = filepath.Join(args[0], "q")
 		if o.FileSize == 8<<20 { // as the original leaves it
@@ -262,7 +262,7 @@ func mapped(t *testing.T, under string) (n int) {
 
 func TestNothingLeaks(t *testing.T) {
 	dir := t.TempDir()
-	for _, o := range []mappedfile.SequenceOptions{{}, {Sparse: true}, {Ahead: true, Populate: 4096}, {Ahead: true, Prewrite: true}} {
+	for _, o := range []mappedfile.SequenceOptions{{}, {Sparse: true}, {Ahead: true, Lay: true}, {Ahead: true, Prewrite: true}} {
 		o.Dir, o.FileSize = filepath.Join(dir, "q"), 1<<16
 		s := open(t, o)
 		for range 20 {
@@ -469,7 +469,7 @@ func TestAsynchronousModeWritesEachByteOnce(t *testing.T) {
 	dir := t.TempDir()
 	const total = 96 << 20
 	before := ioBytes(t)
-	s := open(t, mappedfile.SequenceOptions{Dir: filepath.Join(dir, "q"), FileSize: 32 << 20, Ahead: true, Populate: 8 << 20})
+	s := open(t, mappedfile.SequenceOptions{Dir: filepath.Join(dir, "q"), FileSize: 32 << 20, Ahead: true, Lay: true})
 	for range total / 1024 {
 		mustPut(t, s, block('x', 1024))
 		if s.Max()%(8<<20) == 0 {

@@ -128,7 +128,7 @@ func TestFlushHoldsUpNeitherWriterNorReaders(t *testing.T) {
 func TestIdlePipelineSleeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, o := range []mappedfile.SequenceOptions{
-			{Prewrite: true}, {Populate: 4096}, {Populate: 1 << 20}, {Prewrite: true, Sparse: true, AllocWindow: 1}, {Populate: 1 << 20, Sparse: true, AllocWindow: 4096}, {Ahead: true},
+			{Prewrite: true}, {Prewrite: true, Ahead: true}, {Prewrite: true, Sparse: true, AllocWindow: 1}, {Prewrite: true, Sparse: true, AllocWindow: 4096}, {Ahead: true, Lay: true},
 		} {
 			o.FS, o.Dir, o.FileSize = faultfs.New(), filepath.FromSlash("/q"), 8<<20
 			s := open(t, o)

@@ -32,7 +32,7 @@ type SequenceOptions struct {
 	Entries     []Info // what ReadDir(Dir) just said; nil = ask it
 	AllocWindow int64  // default 64 KiB for sparse sequences
 	Ahead       bool   // make the next file ahead, in one goroutine, once the current one is half full
-	Populate    int64  // bytes at most faulted in ahead of the write position by the same goroutine; 0 = none. The window follows the writer's speed: what is populated long before it is written would be written twice
+	Lay         bool   // asynchronous flush, commit log: the writer writes zeros ahead of itself, by calls of up to 256 KiB, before it stores into the mapping, so that its stores cost less. Ignored where calls and mappings do not see each other's bytes at once
 	Staged      bool   // synchronous flush, commit log: Write collects in memory what a Flush then writes by one call, which makes small syncs cheaper. Ignored where calls and mappings do not see each other's bytes at once
 	Prewrite    bool   // synchronous flush: turn allocated blocks into written ones ahead (populate + sync), so that a small sync costs no journal commit
 }
@@ -80,6 +80,7 @@ func OpenSequence(o SequenceOptions) (_ *Sequence, err error) {
 		o.AllocWindow = defaultAllocWindow
 	}
 	o.Staged = o.Staged && !o.ReadOnly && callsAndMappingsAgree
+	o.Lay = o.Lay && callsAndMappingsAgree
 	s := &Sequence{o: o}
 	entries := o.Entries
 	s.o.Entries = nil
@@ -126,7 +127,7 @@ func OpenSequence(o SequenceOptions) (_ *Sequence, err error) {
 		s.flushed.Store(files[0].start)
 		s.written.Store(files[0].start)
 	}
-	if (o.Ahead || o.Populate > 0 || o.Prewrite) && !o.ReadOnly {
+	if (o.Ahead || o.Prewrite) && !o.ReadOnly {
 		s.pipe = startPipeline(s)
 	}
 	return s, nil

@@ -71,7 +71,7 @@ func block(c byte, n int) []byte { return bytes.Repeat([]byte{c}, n) }
 
 func TestReadersSeeWhatIsPublishedAndNothingElse(t *testing.T) {
 	onEach(t, func(t *testing.T, fsys mappedfile.FS, root string) {
-		for _, o := range []mappedfile.SequenceOptions{{}, {Sparse: true, AllocWindow: 100}, {Ahead: true, Populate: 1 << 20}, {Ahead: true, Prewrite: true}, {Sparse: true, Ahead: true}} {
+		for _, o := range []mappedfile.SequenceOptions{{}, {Sparse: true, AllocWindow: 100}, {Ahead: true, Lay: true}, {Ahead: true, Prewrite: true}, {Sparse: true, Ahead: true}} {
 			o.FS, o.Dir = fsys, filepath.Join(root, fmt.Sprintf("s%v%v%v", o.Sparse, o.Ahead, o.Prewrite))
 			s := open(t, o)
 			if s.Min() != 0 || s.Max() != 0 || s.Rest() != 0 || len(s.Files()) != 0 {

@@ -15,7 +15,7 @@ func (s *Sequence) Reserve(n int) (dst []byte, off int64, err error) {
 	if f := s.cur; f != nil && n >= 0 {
 		pos := off - f.start
 		end := pos + int64(n)
-		if end <= f.allocated.Load() {
+		if end <= f.ready {
 			return f.b[pos:end:end], off, nil
 		}
 		if end > int64(len(f.b)) && n <= len(f.b) {
@@ -44,6 +44,7 @@ func (s *Sequence) reserveSlow(n int, off int64) ([]byte, int64, error) {
 	if err := s.allocate(f, pos, end); err != nil {
 		return nil, off, err
 	}
+	s.lay(f, pos, end)
 	if s.cur != f {
 		if err := s.setCurrent(f); err != nil {
 			return nil, off, err
@@ -204,7 +205,7 @@ func (s *Sequence) Roll() error {
 // setCurrent is the only place where cur changes. A nil f also discards what the pipeline made for the old one.
 func (s *Sequence) setCurrent(f *file) error {
 	if s.cur != nil && f == nil {
-		s.cur.allocated.Store(0) // the next write may be before the place where ours began
+		s.cur.forget()
 	}
 	s.cur = f
 	if s.pipe == nil {
