@@ -20,10 +20,7 @@ type file struct {
 	refs       atomic.Int64
 	allocated  atomic.Int64 // in-file: from where this process began to write, blocks are there up to here; stored by the writer only
 	warm       int64        // in-file: written ahead up to here; the pipeline's own
-
-	// The writer's own.
-	ready  int64 // in-file: where allocated is known, stores up to here need no preparation; see lay
-	unlaid bool  // laying failed
+	ready      int64        // in-file: stores up to here need no preparation, see lay; never beyond allocated; the writer's own
 }
 
 func newFile(m Mapping, path string, start int64) *file {

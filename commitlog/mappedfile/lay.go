@@ -9,10 +9,10 @@ var zeros [layStep]byte // never stored to: the kernel keeps one page for all of
 // as zeros by a call: then they are in the page cache, dirty and with their blocks known, and a store costs a short fault instead of a long one.
 //
 // It is the writer that lays, and only behind everything that it was ever given: so no zero is written over a byte that somebody stored, and nobody has to agree with anybody.
-// A piece that cannot be written is no failure: the stores fault, as they would have.
+// A piece that cannot be written is no failure: the stores into the rest of the file fault, as they would have.
 func (s *Sequence) lay(f *file, pos, end int64) {
 	limit := f.allocated.Load()
-	if !s.o.Lay || f.unlaid {
+	if !s.o.Lay {
 		f.ready = limit
 		return
 	}
@@ -21,7 +21,6 @@ func (s *Sequence) lay(f *file, pos, end int64) {
 	for at < to {
 		n := min(layStep, to-at)
 		if f.m.Write(at, zeros[:n]) != nil {
-			f.unlaid = true
 			f.ready = limit
 			return
 		}
