@@ -20,7 +20,7 @@ type file struct {
 	refs       atomic.Int64
 	allocated  atomic.Int64 // in-file: from where this process began to write, blocks are there up to here; stored by the writer only
 	warm       int64        // in-file: written ahead up to here; the pipeline's own
-	ready      int64        // in-file: stores up to here need no preparation, see lay; never beyond allocated; the writer's own
+	ready      int64        // in-file: while f is current, stores up to here need no preparation, see lay; the writer's own
 }
 
 func newFile(m Mapping, path string, start int64) *file {
@@ -28,12 +28,6 @@ func newFile(m Mapping, path string, start int64) *file {
 	f.end = start + int64(len(f.b))
 	f.refs.Store(1)
 	return f
-}
-
-// forget gives up what is known of f's blocks and pages: the next write may be before the place where ours began.
-func (f *file) forget() {
-	f.allocated.Store(0)
-	f.ready = 0
 }
 
 // acquire takes a reference; false if the file is gone.

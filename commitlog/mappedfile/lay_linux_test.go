@@ -191,21 +191,6 @@ func TestLayingThatFailsIsNoFailure(t *testing.T) {
 	}
 }
 
-// A file of the original's has holes where its bytes are zeros: who truncates into one, having written behind it, gets blocks there before it stores.
-func TestBlocksAreTakenAgainAfterTruncation(t *testing.T) {
-	for _, lay := range []bool{false, true} {
-		fsys, dir := faultfs.New(), filepath.FromSlash("/q")
-		fsys.Plant(filepath.Join(dir, name(0)), append(make([]byte, layPiece), block('a', layPiece)...))
-		s := open(t, mappedfile.SequenceOptions{FS: fsys, Dir: dir, FileSize: 2 * layPiece, Lay: lay})
-		ok(t, s.SetMax(2*layPiece-100))
-		mustPut(t, s, block('b', 50))
-		ok(t, s.TruncateTo(5000, nil))
-		mustPut(t, s, block('c', 50)) // in no block: faultfs panics at the flush
-		_, err := s.Flush()
-		ok(t, err)
-	}
-}
-
 // What an earlier process wrote is renewed by a Flush while the writer lays and stores behind it.
 func TestRenewBesideLayingKeepsBothBytes(t *testing.T) {
 	onEach(t, func(t *testing.T, fsys mappedfile.FS, root string) {

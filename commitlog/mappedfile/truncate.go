@@ -66,7 +66,7 @@ func (s *Sequence) TruncateTo(end int64, keep func(off int64, b []byte) error) e
 	if first == len(files) {
 		return nil // end is the end of the last file
 	}
-	files[first].forget()
+	files[first].allocated.Store(0)
 	if err := zero(files[first], end-files[first].start, cut[first]); err != nil {
 		return s.fail(fmt.Errorf("truncate %s to %d: %w", s.o.Dir, end, err))
 	}

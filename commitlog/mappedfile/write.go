@@ -205,7 +205,7 @@ func (s *Sequence) Roll() error {
 // setCurrent is the only place where cur changes. A nil f also discards what the pipeline made for the old one.
 func (s *Sequence) setCurrent(f *file) error {
 	if s.cur != nil && f == nil {
-		s.cur.forget()
+		s.cur.allocated.Store(0) // the next write may be before the place where ours began
 	}
 	s.cur = f
 	if s.pipe == nil {
