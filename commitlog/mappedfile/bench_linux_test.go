@@ -67,33 +67,6 @@ func BenchmarkMemcpyLimit(b *testing.B) {
 	}
 }
 
-// BenchmarkPopulate is how fast pages can be faulted in ahead.
-func BenchmarkPopulate(b *testing.B) {
-	const size, step = 256 << 20, 1 << 20
-	fsys := mappedfile.OS()
-	path := filepath.Join(b.TempDir(), "f")
-	b.SetBytes(step)
-	var m mappedfile.Mapping
-	pos := int64(size)
-	for b.Loop() {
-		if pos == size {
-			b.StopTimer()
-			if m != nil {
-				must(b, m.Close())
-				must(b, fsys.Remove(path))
-			}
-			var err error
-			m, err = fsys.Map(path, size, mappedfile.MapCreate)
-			must(b, err)
-			pos = 0
-			b.StartTimer()
-		}
-		must(b, m.Populate(pos, step))
-		pos += step
-	}
-	must(b, m.Close())
-}
-
 func median(v []int64) int64 {
 	slices.Sort(v)
 	return v[len(v)/2]
