@@ -73,7 +73,7 @@
 //	store, 128 B, 1 producer                1.27               0.82
 //	store, 128 B, 4 producers               1.19               0.80
 //	store, 1 KiB, 1 producer                1.31               0.68
-//	store, 1 KiB, 4 producers               1.44               0.75
+//	store, 1 KiB, 4 producers               1.26               0.76      14 pairs, from 0.83 to 2.13, and from 0.59 to 1.08
 //	store, 1 KiB, 64 producers              1.09               0.84
 //	store, 4 KiB, 4 producers               1.89               0.53
 //	log alone, 128 B, 1 producer            1.27               0.72
