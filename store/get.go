@@ -129,11 +129,17 @@ func (s *reader) OffsetByTime(topic string, queueID int32, t time.Time, r TimeRu
 	case Upper:
 		rule = consumequeue.Upper
 	}
-	queueOffset, err := q.OffsetByTime(t.UnixMilli(), rule, max(s.log.MinPhyOffset(), 0))
-	if err != nil {
-		return 0, fmt.Errorf("offset of %s/%d by time: %w", topic, queueID, fromBelow(err))
+	for {
+		minPhyOffset, minOffset := max(s.log.MinPhyOffset(), 0), q.MinOffset()
+		queueOffset, err := q.OffsetByTime(t.UnixMilli(), rule, minPhyOffset)
+		switch {
+		case err == nil:
+			return queueOffset, nil
+		case s.log.MinPhyOffset() > minPhyOffset || q.MinOffset() > minOffset: // a deletion took what the search looked at
+		default:
+			return 0, fmt.Errorf("offset of %s/%d by time: %w", topic, queueID, fromBelow(err))
+		}
 	}
-	return queueOffset, nil
 }
 
 func (s *reader) unit(topic string, queueID int32, queueOffset int64) (consumequeue.Unit, error) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mqstore/mqstore/commitlog/mappedfile/faultfs"
+	"github.com/mqstore/mqstore/conformance/effort"
 	"github.com/mqstore/mqstore/store"
 )
 
@@ -181,4 +182,43 @@ func TestACheckpointBesideADeletionKnowsWhatIsThere(t *testing.T) {
 	if r := s.Stats(); len(r.Recovery.RebuiltQueues) != 0 || len(r.Warnings) != 0 || s.MinOffset("T", 0) != 62*3 || s.MaxOffset("T", 0) != 62*3+3 {
 		t.Error(fmt.Sprintf("%+v", r.Recovery), r.Warnings)
 	}
+}
+
+// A search by time that a deletion overtakes begins again, and answers with what is there.
+func TestASearchByTimeBesideADeletionIsAnswered(t *testing.T) {
+	s := open(t, t.TempDir(), store.Options{QueueFileSize: 50 * 20})
+	begin := put(t, s, message("T", 0, "first")).StoreTimestamp
+	done := make(chan struct{})
+	searching := make(chan struct{})
+	go func() {
+		defer close(searching)
+		for at := int64(0); ; at++ {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			for _, rule := range []store.TimeRule{store.Nearest, store.Lower, store.Upper} {
+				if _, err := s.OffsetByTime("T", 0, time.UnixMilli(begin+at%100), rule); err != nil {
+					t.Errorf("%v: %v", rule, err)
+					return
+				}
+			}
+		}
+	}()
+	for range effort.N(100, 1000) {
+		var last store.PutResult
+		for range 62 * 2 {
+			last = put(t, s, message("T", 0, strings.Repeat("b", 950)))
+		}
+		settle(t, s, "T", 0, last.QueueOffset+1)
+		if _, err := s.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.DeleteExpired(store.ExpireOptions{Manual: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(done)
+	<-searching
 }
