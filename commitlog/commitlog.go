@@ -73,7 +73,7 @@ func Open(o Options, r Recovery) (*Log, Tail, error) {
 	if !o.ReadOnly && !o.NoBackground {
 		so.Ahead = true
 		so.Prewrite = o.FlushMode == SyncFlush
-		so.Lay = o.FlushMode == AsyncFlush && o.Warm >= 0
+		so.Lay = o.FlushMode == AsyncFlush
 	}
 	so.Staged = o.FlushMode == SyncFlush && !o.ReadOnly
 	seq, err := mappedfile.OpenSequence(so)

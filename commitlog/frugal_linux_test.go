@@ -34,7 +34,7 @@ func fileMemory(t *testing.T) (n int64) {
 func TestAFrugalLogDoesNotStayInMemory(t *testing.T) {
 	const total, segment, few = 192 << 20, 64 << 20, 48 << 20
 	dir := t.TempDir()
-	o := Options{Dir: dir, SegmentSize: segment, NoBackground: true, Warm: -1, Frugal: true}
+	o := Options{Dir: dir, SegmentSize: segment, NoBackground: true, Frugal: true}
 	before := fileMemory(t)
 	check := func(what string) {
 		t.Helper()

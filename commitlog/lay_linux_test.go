@@ -16,7 +16,6 @@ func TestOnlyAnAsynchronousLogLaysAhead(t *testing.T) {
 	}{
 		{"asynchronous", Options{}, true},
 		{"synchronous", Options{FlushMode: SyncFlush}, false},
-		{"asynchronous, Warm < 0", Options{Warm: -1}, false},
 		{"no background", Options{NoBackground: true}, false},
 	} {
 		fsys := faultfs.New()

@@ -48,7 +48,6 @@ type Options struct {
 	Now           func() time.Time // nil = time.Now; called under the append lock, once per append
 	NoBackground  bool             // no goroutines: the caller drives FlushStep (simulation, tests)
 	Frugal        bool             // what a cursor or an append has passed leaves this process's memory (it stays in the page cache): for tools that go through a whole log once
-	Warm          int64            // negative: with asynchronous flush, the pages ahead of the write position are not made ready (mappedfile.SequenceOptions.Lay)
 }
 
 // withDefaults fills zero fields and checks the rest, but for SegmentSize, which the existing files may decide.

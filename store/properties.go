@@ -413,7 +413,7 @@ func withoutEffect(key string, k propertyKey) string {
 	case "enableLmq", "maxLmqConsumeQueueNum":
 		return "without effect: light queues are read but not written"
 	case "warmMapedFileEnable", "flushLeastPagesWhenWarmMapedFile":
-		return "without effect: the next file is always made and warmed ahead"
+		return "without effect: the next file is always made ahead, and pages a little ahead of the writer"
 	case "messageIndexSafe":
 		return "without effect: the index always continues from its own durable progress, nothing of it is lost in a crash"
 	case "defaultQueryMaxNum":

@@ -359,7 +359,7 @@ func newIndexOptions(dir string, segment, min int64) index.Options {
 func (im *importer) queues() error {
 	fsys := mappedfile.OS()
 	op, err := recovery.Open(recovery.Options{FS: fsys, Root: im.work, MultiDispatch: im.a.head.MultiDispatch, Progress: im.progress,
-		CommitLog: commitlog.Options{SegmentSize: im.lay.segment, NoBackground: true, Warm: -1, Frugal: true},
+		CommitLog: commitlog.Options{SegmentSize: im.lay.segment, NoBackground: true, Frugal: true},
 		Queues:    consumequeue.Options{}})
 	if err != nil {
 		return fmt.Errorf("make the queues: %w", err)

@@ -257,7 +257,7 @@ func queuePath(q QueueName) string { return fmt.Sprintf("%s/%s/%d", queueDir, q.
 func (m *mender) recovery() recovery.Options {
 	return recovery.Options{
 		FS: m.fs, Root: m.Root, CommitLogDir: m.CommitLogDir,
-		CommitLog:     commitlog.Options{QuarantineDir: m.quarantine(), NoBackground: true, Warm: -1, Frugal: true},
+		CommitLog:     commitlog.Options{QuarantineDir: m.quarantine(), NoBackground: true, Frugal: true},
 		Queues:        consumequeue.Options{FileSize: m.QueueFileSize, ExtDir: filepath.Join(m.Root, extDir)},
 		MultiDispatch: m.MultiDispatch,
 		CheckQueues:   true,

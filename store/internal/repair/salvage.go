@@ -514,6 +514,6 @@ func (s *salvage) openNewLog() (*commitlog.Log, error) {
 	if err := s.fs.MkdirAll(dir); err != nil {
 		return nil, err
 	}
-	log, _, err := commitlog.Open(commitlog.Options{FS: s.fs, Dir: dir, SegmentSize: s.size, NoBackground: true, Warm: -1, Frugal: true}, commitlog.Recovery{Clean: true})
+	log, _, err := commitlog.Open(commitlog.Options{FS: s.fs, Dir: dir, SegmentSize: s.size, NoBackground: true, Frugal: true}, commitlog.Recovery{Clean: true})
 	return log, err
 }
