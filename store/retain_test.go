@@ -206,7 +206,7 @@ func TestASearchByTimeBesideADeletionIsAnswered(t *testing.T) {
 			}
 		}
 	}()
-	for range effort.N(100, 1000) {
+	for range effort.N(50, 300) {
 		var last store.PutResult
 		for range 62 * 2 {
 			last = put(t, s, message("T", 0, strings.Repeat("b", 950)))
